@@ -1,0 +1,27 @@
+# furrow_library(NAME SOURCES ... DEPS ... PRIVATE_DEPS ...): the library of one folder, alias furrow::NAME.
+function(furrow_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  add_library(furrow_${name} STATIC ${ARG_SOURCES})
+  add_library(furrow::${name} ALIAS furrow_${name})
+  set_target_properties(furrow_${name} PROPERTIES EXPORT_NAME ${name})
+  target_include_directories(furrow_${name} PUBLIC
+    $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}> $<BUILD_INTERFACE:${CMAKE_BINARY_DIR}>
+    $<INSTALL_INTERFACE:include/furrow>)
+  target_link_libraries(furrow_${name} PUBLIC ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS} $<BUILD_INTERFACE:furrow_flags>)
+endfunction()
+
+# furrow_test(NAME SOURCES ... DEPS ... [TIMEOUT s]): one test binary; ctest runs each of its cases by itself.
+function(furrow_test name)
+  if(NOT FURROW_BUILD_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest GTest::gtest_main furrow_flags)
+  include(GoogleTest)
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}
+    PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+endfunction()

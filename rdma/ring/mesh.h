@@ -1,0 +1,153 @@
+// RingMesh: the connections and rings between one worker and its peers.
+//
+// Worker i of node A opens one connection to each node B; it ends at worker i mod W of B. With it come three rings:
+//   log        A.i -> B   in B's memory   channel kLogChannel      records of transactions; released by truncation
+//   messages   A.i -> B   in B's memory   channel kMessageChannel  requests
+//   replies    B   -> A.i in A's memory   channel kReplyChannel    answers, and what B tells A.i unasked
+// So an answer reaches the worker that asked, and A.i alone decides how much room its answers may take: it reserves
+// reply room before it asks. (design: one ring per sending worker and receiving node; a reply ring per connection
+// instead of per node spares the forwarding between workers when the two sides have different numbers of them.)
+// A node's rings to itself are of the same three kinds in its own memory, without a connection.
+//
+// Owner thread only, except PrepareAccept().
+#ifndef FURROW_RDMA_RING_MESH_H_
+#define FURROW_RDMA_RING_MESH_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "base/task.h"
+#include "rdma/ring/ring.h"
+
+namespace furrow::rdma {
+
+inline constexpr uint8_t kLogChannel = 0;
+inline constexpr uint8_t kMessageChannel = 1;
+inline constexpr uint8_t kReplyChannel = 2;
+
+struct MeshOptions {
+  uint32_t log_ring_bytes = 4 << 20;      // powers of two
+  uint32_t message_ring_bytes = 256 << 10;
+  uint32_t reply_ring_bytes = 256 << 10;
+  uint32_t max_log_record = 1 << 20;
+  uint32_t max_message = 32 << 10;
+  // Makes the memory of rings: a file in the node's memory directory, or anonymous. Thread-safe.
+  std::function<absl::StatusOr<MemoryFile>(const std::string& name, size_t bytes)> make_memory;
+  // Room for record bodies under construction, per mesh; see RingMesh::StageRecord.
+  uint32_t staging_bytes = 4 << 20;
+  ConnectionLimits limits;
+  Nanos connect_timeout_ns = 5 * kSecond;
+};
+
+// What a worker says when it connects; travels in the private data (layout in mesh.cc).
+struct WorkerIdentity {
+  NodeId node;
+  Incarnation incarnation;
+  WorkerId worker;
+};
+
+// The way to one peer (or to oneself). Owned by the mesh.
+struct OutboundLink {
+  NodeId node;
+  Connection* connection = nullptr;  // null: this node itself
+  std::unique_ptr<RingWriter> log;
+  std::unique_ptr<RingWriter> messages;
+  uint64_t reply_room = 0;  // bytes of the reply ring that no outstanding request has reserved
+  bool gone = false;        // the peer died or left: nothing is posted any more
+};
+
+// A ring that a peer writes and this worker serves. Owned by the mesh.
+struct InboundRing {
+  enum class Kind : uint8_t { kLog, kMessages, kReplies } kind = Kind::kLog;
+  WorkerIdentity from;
+  std::unique_ptr<RingReader> reader;
+  std::unique_ptr<HeadReturner> heads;      // null: the ring of a node to itself
+  std::unique_ptr<RingWriter> reply_to;     // kLog and kMessages of one connection share it through ReplyWriter()
+  InboundRing* reply_owner = nullptr;       // where reply_to lives
+  void* context = nullptr;                  // the handler's
+  bool closed = false;                      // no more records will come
+  // The writer of answers to the worker at the other end; null on a kReplies ring.
+  RingWriter* ReplyWriter() { return reply_owner != nullptr ? reply_owner->reply_to.get() : reply_to.get(); }
+};
+
+// Who gives the records a meaning. Called on the owner's thread, in ring order.
+class RecordHandler {
+ public:
+  virtual ~RecordHandler() = default;
+  virtual void OnRecord(InboundRing& ring, const RingRecord& record) = 0;
+  // The ring's peer is gone; its complete records have been delivered. The ring's memory stays.
+  virtual void OnRingClosed(InboundRing& ring) = 0;
+  virtual void OnLinkLost(OutboundLink& link) = 0;
+};
+
+class RingMesh final : public QueueEvents, public Poller {
+ public:
+  // All of them outlive the mesh. Registers itself with `loop`.
+  RingMesh(EventLoop& loop, Fabric& fabric, CompletionQueue& queue, WorkerIdentity self, MeshOptions options,
+           RecordHandler& handler);
+  ~RingMesh() override;
+
+  // Makes staging memory and the rings to itself. First.
+  absl::Status Start();
+
+  // Opens the connection and rings to a peer; idempotent.
+  Task<absl::Status> ConnectTo(NodeId node, Endpoint endpoint);
+  // The link to a node, null if there is none (yet). Stable until the mesh dies.
+  OutboundLink* link(NodeId node);
+  OutboundLink& self_link() { return *self_; }
+
+  // For the fabric's acceptor, any thread: makes the rings for the worker that connects and says what to answer.
+  absl::StatusOr<AcceptDecision> PrepareAccept(const ConnectRequest& request);
+
+  // Room for a body of up to `bytes`, registered and with headroom, valid until every WRITE that reads it has completed
+  // and ReleaseStaged() is called. ResourceExhausted when `bytes` exceeds the largest record.
+  absl::StatusOr<std::span<std::byte>> StageRecord(size_t bytes);
+  void ReleaseStaged(std::span<std::byte> body);
+
+  // Sends head positions of idle rings back, so that quiet senders get their room; called by a timer of the owner.
+  void ReturnHeads();
+
+  // Delivers the records that have arrived in rings whose channel was notified. True if there were any.
+  bool Poll() override;
+  // Looks at every ring, notified or not: for records written quietly (COMMIT-BACKUP, TRUNCATE) and by the drain.
+  bool PollAll();
+
+ private:
+  void OnNotified(Connection& connection, uint8_t channel) override;
+  void OnReceived(Connection& connection, uint64_t id, uint32_t bytes) override;
+  void OnConnected(Connection& connection) override;
+  void OnDisconnected(Connection& connection) override;
+
+  struct Peer;      // a connection that we opened
+  struct Accepted;  // a connection that was opened to us
+  struct Staging;
+
+  EventLoop& loop_;
+  Fabric& fabric_;
+  CompletionQueue& queue_;
+  const WorkerIdentity self_identity_;
+  const MeshOptions options_;
+  RecordHandler& handler_;
+  CompletionPoller completions_;
+
+  std::unique_ptr<OutboundLink> self_;
+  std::vector<std::unique_ptr<Peer>> peers_;
+  std::vector<std::unique_ptr<Accepted>> accepted_;
+  std::vector<std::unique_ptr<InboundRing>> inbound_;
+  std::vector<InboundRing*> notified_;
+  std::unique_ptr<Staging> staging_;
+
+  absl::Mutex mutex_;
+  std::vector<std::unique_ptr<Accepted>> pending_ ABSL_GUARDED_BY(mutex_);  // prepared, not yet connected
+};
+
+}  // namespace furrow::rdma
+
+#endif  // FURROW_RDMA_RING_MESH_H_
