@@ -173,6 +173,10 @@ class Fabric {
   // "shm", "sim", "verbs".
   virtual std::string_view name() const = 0;
 
+  // The bytes of an aligned piece that a READ copies as one: 64 for a NIC in front of coherent memory, 8 where a CPU
+  // copies. Pieces come in any order. A reader of objects needs to know (storage/object.h).
+  virtual size_t read_piece_bytes() const = 0;
+
   // Registers memory, which must outlive the registration. kNone: for local use only (READ targets, staging).
   virtual absl::StatusOr<std::unique_ptr<MemoryRegion>> Register(const MemoryFile& file, Access access) = 0;
 
