@@ -8,10 +8,10 @@ namespace furrow::internal {
 [[noreturn]] void CheckFailed(const char* file, int line, const char* expression);
 }  // namespace furrow::internal
 
-#define FURROW_CHECK(condition)                                                     \
-  do {                                                                              \
-    if (!(condition)) [[unlikely]]                                                  \
-      ::furrow::internal::CheckFailed(__FILE__, __LINE__, #condition);              \
+#define FURROW_CHECK(condition)                                        \
+  do {                                                                 \
+    if (!(condition)) [[unlikely]]                                     \
+      ::furrow::internal::CheckFailed(__FILE__, __LINE__, #condition); \
   } while (false)
 
 #ifdef NDEBUG

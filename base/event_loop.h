@@ -1,6 +1,6 @@
-// EventLoop: what a worker runs. It resumes ready coroutines, polls its pollers (completion queue, incoming rings)
-// and fires timers. One thread owns a loop and everything attached to it; only Post() and Stop() may be called from
-// elsewhere. Under simulation the simulator calls RunOnce() of every loop, all in one thread.
+// EventLoop: what a worker runs. It resumes ready coroutines, polls its pollers (completion queue, incoming
+// rings) and fires timers. One thread owns a loop and everything attached to it; only Post() and Stop() may
+// be called from elsewhere. Under simulation the simulator calls RunOnce() of every loop, all in one thread.
 //
 // Idle policy of Run(): spin briefly, then yield the core, then park until a doorbell, a timer or Post().
 #ifndef FURROW_BASE_EVENT_LOOP_H_
@@ -9,14 +9,15 @@
 #include <atomic>
 #include <coroutine>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "base/clock.h"
+#include "base/ready_queue.h"
 #include "base/task.h"
+#include "base/timer_heap.h"
 
 namespace furrow {
 
@@ -42,12 +43,9 @@ class Parker {
   virtual void Wake() = 0;
 };
 
-// A Parker for loops without a fabric: mutex and condition variable.
-class ThreadParker;
-
 struct IdlePolicy {
-  Nanos spin_ns = 2 * kMicrosecond;  // poll without pause for this long after the last work
-  int yields = 20;                   // then give the core away this many times between polls
+  Nanos spin_ns = 2 * kMicrosecond;          // poll without pause for this long after the last work
+  int yields = 20;                           // then give the core away this many times between polls
   Nanos busy_yield_ns = 300 * kMicrosecond;  // a loop that always has work yields this often; 0: never
 };
 
@@ -67,14 +65,17 @@ class EventLoop {
 
   // --- owner thread ---
   // Resumes `h` in a later step of this RunOnce() or the next.
-  void Schedule(std::coroutine_handle<> h) { ready_.push_back(h); }
-  // Starts a detached task; it is destroyed when it ends, or with the loop. An exception that leaves it is fatal.
+  void Schedule(std::coroutine_handle<> h) { ready_.Push(h); }
+  // Starts a detached task as if by Schedule(); it is destroyed when it ends, or with the loop. An exception
+  // that leaves it is fatal.
   void Spawn(Task<void> task);
   size_t spawned() const { return spawned_; }
+  // Pollers are polled in the order in which they were added; they outlive their registration. Both may be
+  // called from inside a poll: a new poller runs from the next round on, a removed one not again.
   void AddPoller(Poller* poller);
   void RemovePoller(Poller* poller);
   // Calls `fn` on this loop at or soon after `when`. Cancel() is a no-op for a timer that has fired.
-  using TimerId = uint64_t;
+  using TimerId = TimerHeap::Id;  // never 0
   TimerId CallAt(Nanos when, std::function<void()> fn);
   void Cancel(TimerId id);
 
@@ -99,30 +100,29 @@ class EventLoop {
   SleepAwaiter SleepUntil(Nanos when) { return SleepAwaiter{*this, when}; }
   SleepAwaiter SleepFor(Nanos ns) { return SleepAwaiter{*this, Now() + ns}; }
 
-  // One round: posted functions, due timers, pollers, then the coroutines that were ready when the round reached
-  // them (those that they make ready run in the next round). True if any of it did something.
+  // One round: posted functions, due timers, pollers, then the coroutines that were ready when the round
+  // reached them (those that they make ready run in the next round). True if any of it did something.
   bool RunOnce();
   // The earliest timer, kNever without one; and whether a coroutine is ready now.
-  Nanos NextDeadline() const;
+  Nanos NextDeadline() const { return timers_.next(); }
   bool HasReady() const { return !ready_.empty(); }
 
   // Runs until Stop(). Real threads only.
   void Run();
 
   // --- any thread ---
-  // Runs `fn` on the loop, in the order of the calls. After Stop() the function may never run.
+  // Runs `fn` on the loop, in the order of the calls. After Stop() the function may never run. The queue has
+  // no maximum: it is for rare events (connections, control plane, shutdown), whose senders bound themselves.
   void Post(std::function<void()> fn) ABSL_LOCKS_EXCLUDED(mutex_);
   void Stop();
 
  private:
-  struct Timer {
-    Nanos when;
-    TimerId id;
-    std::function<void()> fn;
-  };
+  class Detached;
   bool RunPosted();
   bool FireTimers();
+  bool RunPollers();
   bool RunReady();
+  void YieldIfBusyForLong();
   void Idle();
 
   const Clock& clock_;
@@ -130,14 +130,15 @@ class EventLoop {
   const IdlePolicy policy_;
 
   // Owner thread only.
-  std::deque<std::coroutine_handle<>> ready_;
-  std::vector<Timer> timers_;  // a heap, earliest first
-  std::vector<TimerId> cancelled_;
-  TimerId next_timer_ = 1;
-  std::vector<Poller*> pollers_;
+  ReadyQueue ready_;
+  TimerHeap timers_;
+  std::vector<Poller*> pollers_;  // null: removed while it was polled
+  bool polling_ = false;
+  std::vector<std::function<void()>> running_;  // what RunPosted() took out of posted_
   size_t spawned_ = 0;
-  struct Detached;
   Detached* detached_ = nullptr;  // intrusive list of the frames of spawned tasks
+  uint32_t busy_rounds_ = 0;
+  Nanos last_yield_ = 0;
 
   // Any thread.
   std::atomic<bool> stop_{false};
