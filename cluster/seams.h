@@ -1,0 +1,103 @@
+// The interfaces through which transactions see the cluster. Real implementations stand in this folder; the static view
+// and the simulator bring their own.
+#ifndef FURROW_CLUSTER_SEAMS_H_
+#define FURROW_CLUSTER_SEAMS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/ids.h"
+#include "base/task.h"
+#include "cluster/view.h"
+
+namespace furrow::cluster {
+
+// True cluster time lies in [lower, upper] at some moment of the call (FaRMv2 section 4.1).
+struct ClockInterval {
+  Timestamp lower;
+  Timestamp upper;
+};
+
+class TimestampSource {
+ public:
+  virtual ~TimestampSource() = default;
+  // Any thread. `lower` never decreases on one thread. FailedPrecondition is impossible: a clock that is disabled
+  // (failover) returns ok = false, and the caller waits.
+  virtual bool Now(ClockInterval* interval) const = 0;
+};
+
+// The right to serve and report, granted by the configuration manager for a time.
+class Lease {
+ public:
+  virtual ~Lease() = default;
+  // Any thread. False: serve no read, report no outcome.
+  virtual bool valid() const = 0;
+};
+
+// Oldest active transactions and what may be collected (FaRMv2 section 4.4: two rounds). Worker threads publish, the
+// cluster exchanges, storage collects. Thread-safe.
+class SafePoint {
+ public:
+  explicit SafePoint(size_t workers) : oldest_(workers) {
+    for (auto& o : oldest_) o.value.store(Timestamp::kMaxValue, std::memory_order_relaxed);
+  }
+  virtual ~SafePoint() = default;
+
+  // The smallest read timestamp of the worker's open transactions; Max when it has none. Published before the first
+  // read of a transaction at that timestamp.
+  void PublishOldestActive(WorkerId worker, Timestamp oldest) {
+    oldest_[worker.value()].value.store(oldest.value(), std::memory_order_seq_cst);
+  }
+  // min(workers, `lower`): what this member reports, where `lower` was read from the clock before the call.
+  Timestamp OldestActive(Timestamp lower) const;
+
+  // The smallest timestamp at which a transaction may still start to read anywhere; older stale snapshots are refused.
+  Timestamp oldest_allowed() const { return Timestamp(global_oldest_.load(std::memory_order_acquire)); }
+  // Old versions whose replacing write is older than this have no reader.
+  Timestamp safe_point() const { return Timestamp(safe_point_.load(std::memory_order_acquire)); }
+
+  // By the exchange: both only grow.
+  void Advance(Timestamp global_oldest, Timestamp safe_point);
+
+ private:
+  struct alignas(64) Slot {
+    std::atomic<uint64_t> value;
+  };
+  std::vector<Slot> oldest_;
+  std::atomic<uint64_t> global_oldest_{0};
+  std::atomic<uint64_t> safe_point_{0};
+};
+
+struct AllocateRegionRequest {
+  RegionId near;            // join this region's locality group; 0: a new group
+  RegionId newest_known;    // the newest region of the group that the caller knows: if there is a newer, that one is returned
+  NodeId preferred_primary;  // for a new group; 0: by balance
+};
+
+// What only the configuration manager can do, for coroutines on a worker.
+class ControlPlane {
+ public:
+  virtual ~ControlPlane() = default;
+  // ResourceExhausted: no storage member has room. The mapping is in the directory when it returns.
+  virtual Task<absl::StatusOr<const RegionMapping*>> AllocateRegion(AllocateRegionRequest request) = 0;
+  // NotFound: there is no such region.
+  virtual Task<absl::StatusOr<const RegionMapping*>> LookupRegion(RegionId id) = 0;
+};
+
+// Implemented by txn/recovery: told of each change, on the control thread; see SOSP'15 section 5.2.
+class ReconfigurationListener {
+ public:
+  virtual ~ReconfigurationListener() = default;
+  // NEW-CONFIG was applied: nothing goes to members that are not in `view` any more. Return when that is so.
+  virtual void OnNewConfiguration(std::shared_ptr<const ClusterView> view) = 0;
+  // NEW-CONFIG-COMMIT: recovery of transactions begins.
+  virtual void OnConfigurationCommitted(ConfigId config) = 0;
+};
+
+}  // namespace furrow::cluster
+
+#endif  // FURROW_CLUSTER_SEAMS_H_
