@@ -1,0 +1,88 @@
+// Node: what the workers of one process share. Assembled by client/ (or by a test), then constant but for what is
+// thread-safe by itself.
+#ifndef FURROW_TXN_NODE_H_
+#define FURROW_TXN_NODE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "cluster/region_directory.h"
+#include "cluster/seams.h"
+#include "rdma/fabric.h"
+#include "rdma/ring/mesh.h"
+#include "storage/memory_budget.h"
+#include "storage/old_versions.h"
+#include "storage/region.h"
+#include "txn/lock_table.h"
+#include "txn/node_allocator.h"
+
+namespace furrow::txn {
+
+struct NodeOptions {
+  NodeId id;
+  Incarnation incarnation;
+  uint64_t cluster_hash = 0;
+  uint16_t workers = 1;
+  uint64_t region_bytes = 64 << 20;
+  rdma::MeshOptions mesh;
+  // A read that meets a locked head waits this long before it aborts.
+  Nanos locked_read_wait_ns = 2 * kMillisecond;
+  // Objects per primary from which VALIDATE goes as one message instead of READs (t_r, SOSP'15 section 4). On a fabric
+  // whose READs end inside Post() a READ is always cheaper.
+  uint32_t validate_by_message_above = 4;
+  // Slots leased at a time, per locality group and size class.
+  uint32_t lease_batch = 64;
+  // Truncations that wait for a record to ride on are sent by themselves after this time.
+  Nanos truncate_flush_ns = 5 * kMillisecond;
+};
+
+// Makes memory that the fabric can register: a file of the node's memory directory, or anonymous memory in tests and
+// simulation. Thread-safe.
+using MemoryFactory = std::function<absl::StatusOr<MemoryFile>(const std::string& name, size_t bytes)>;
+
+class Node {
+ public:
+  // Everything passed in outlives the node. `old_versions` may be null for a compute member.
+  Node(NodeOptions options, const Clock& clock, rdma::Fabric& fabric, MemoryFactory memory,
+       const cluster::TimestampSource& timestamps, const cluster::Lease& lease, cluster::SafePoint& safe_point,
+       cluster::RegionDirectory& directory, storage::OldVersionArena* old_versions,
+       storage::MemoryBudget& budget);
+  ~Node();
+
+  // Creates this node's replica of a region and registers it; `primary` says whether it serves allocation too. Any thread;
+  // idempotent for the same id. The result goes into the region's mapping. ResourceExhausted: no room.
+  absl::StatusOr<rdma::RemoteAddress> CreateReplica(RegionId id, RegionId locality, uint64_t bytes, ConfigId config,
+                                                    bool primary);
+
+  void SetView(std::shared_ptr<const cluster::ClusterView> view);
+  std::shared_ptr<const cluster::ClusterView> view() const;
+
+  const NodeOptions options;
+  const Clock& clock;
+  rdma::Fabric& fabric;
+  const MemoryFactory memory;
+  const cluster::TimestampSource& timestamps;
+  const cluster::Lease& lease;
+  cluster::SafePoint& safe_point;
+  cluster::RegionDirectory& directory;
+  storage::OldVersionArena* const old_versions;
+  storage::MemoryBudget& budget;
+  cluster::ControlPlane* control = nullptr;  // set before the workers start
+
+  storage::LocalRegions regions;
+  NodeAllocator allocator;  // of the regions that this node is primary of
+  LockTable locks;
+
+ private:
+  mutable absl::Mutex mutex_;
+  std::shared_ptr<const cluster::ClusterView> view_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<rdma::MemoryRegion>> registrations_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace furrow::txn
+
+#endif  // FURROW_TXN_NODE_H_
