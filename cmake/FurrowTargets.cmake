@@ -1,3 +1,16 @@
+# Leaves those of our own libraries out of a list of dependencies that have no sources yet.
+function(furrow_existing_deps out)
+  set(existing)
+  foreach(dep IN LISTS ARGN)
+    if(dep MATCHES "^furrow::" AND NOT TARGET ${dep})
+      message(STATUS "dependency ${dep} is not there yet")
+    else()
+      list(APPEND existing ${dep})
+    endif()
+  endforeach()
+  set(${out} ${existing} PARENT_SCOPE)
+endfunction()
+
 # furrow_library(NAME SOURCES ... DEPS ... PRIVATE_DEPS ...): the library of one folder, alias furrow::NAME.
 function(furrow_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
@@ -7,7 +20,9 @@ function(furrow_library name)
   target_include_directories(furrow_${name} PUBLIC
     $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}> $<BUILD_INTERFACE:${CMAKE_BINARY_DIR}>
     $<INSTALL_INTERFACE:include/furrow>)
+  furrow_existing_deps(ARG_DEPS ${ARG_DEPS})
   target_link_libraries(furrow_${name} PUBLIC ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS} $<BUILD_INTERFACE:furrow_flags>)
+  furrow_use_pch(furrow_${name} furrow_pch)
 endfunction()
 
 # furrow_test(NAME SOURCES ... DEPS ... [TIMEOUT s]): one test binary; ctest runs each of its cases by itself.
@@ -20,7 +35,9 @@ function(furrow_test name)
     set(ARG_TIMEOUT 120)
   endif()
   add_executable(${name} ${ARG_SOURCES})
+  furrow_existing_deps(ARG_DEPS ${ARG_DEPS})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest GTest::gtest_main furrow_flags)
+  furrow_use_pch(${name} furrow_pch_test)
   include(GoogleTest)
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}
     PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
