@@ -4,6 +4,7 @@
 #include <sys/random.h>
 
 #include <bit>
+#include <utility>
 
 #include "base/check.h"
 
@@ -16,6 +17,8 @@ uint64_t SplitMix64(uint64_t& state) {
   z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
   return z ^ (z >> 31);
 }
+
+thread_local Random* entropy_source = nullptr;
 
 }  // namespace
 
@@ -57,6 +60,7 @@ int64_t Random::Between(int64_t low, int64_t high) {
 double Random::NextDouble() { return static_cast<double>(Next() >> 11) * 0x1.0p-53; }
 
 uint64_t EntropySeed() {
+  if (entropy_source != nullptr) return entropy_source->Next();
   uint64_t seed;
   ssize_t got;
   do {
@@ -65,5 +69,7 @@ uint64_t EntropySeed() {
   FURROW_CHECK(got == sizeof(seed));  // the kernel promises up to 256 bytes at once
   return seed;
 }
+
+Random* SetEntropySource(Random* source) { return std::exchange(entropy_source, source); }
 
 }  // namespace furrow
