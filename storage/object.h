@@ -121,7 +121,10 @@ void Unlock(std::byte* slot);
 // shorter than the capacity; the rest becomes zero. `word` is stored last and gives the new lock bit (false).
 void Install(std::byte* slot, size_t slot_bytes, std::span<const std::byte> payload, ObjectWord word,
              OldVersionPointer ovp);
-// Makes a fresh slot: everything zero, line versions too. Nobody else looks at it yet.
+// Copies the locked slot, which nobody else may change, to `image` as the old version that it becomes: unlocked.
+// `image` has room for slot_bytes, is 64-aligned and may have stale readers.
+void CopyImage(const std::byte* slot, size_t slot_bytes, std::byte* image);
+// Makes memory fresh: everything zero, line versions too. Only stale readers, who reject what they get, look at it.
 void ClearSlot(std::byte* slot, size_t slot_bytes);
 
 // --- by readers ---

@@ -54,7 +54,7 @@ class OldVersionWriter {
   // Copies the slot, locked by the caller, whose next version will carry `writer`. The copy's word 0 is unlocked.
   // Null pointer: no room, the history of this object ends here.
   OldVersionPointer Save(const std::byte* slot, size_t slot_bytes, Timestamp writer);
-  // Returns the blocks whose newest writer is below `safe_point`.
+  // Returns the blocks whose newest writer is below `safe_point`; the one in use starts again from its front.
   void Collect(Timestamp safe_point);
 
   uint64_t saved() const { return saved_; }

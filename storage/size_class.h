@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "base/ids.h"
 
@@ -15,8 +16,11 @@ inline constexpr size_t kSizeClasses = 16 + 10 * 8;  // 64..1024, then 8 per dou
 
 // Bytes of a slot of this class; multiple of 64.
 size_t SlotBytes(SizeClass size_class);
-// The smallest class whose slots hold `payload` bytes. payload <= kMaxPayload.
+// The smallest class whose slots hold `payload` bytes. payload <= MaxPayload().
 SizeClass ClassForPayload(size_t payload);
+// The class whose slots have exactly `slot_bytes` bytes; nothing when there is none (a bad header from a peer
+// or file).
+std::optional<SizeClass> ClassForSlotBytes(size_t slot_bytes);
 // The largest payload of any object.
 size_t MaxPayload();
 

@@ -1,9 +1,11 @@
-// Transaction: FaRMv2's, seen by the code that runs in it (SIGMOD'19): reads at one snapshot R, writes buffered until
-// Commit(). Strictly serializable; opaque: also a transaction that will abort has only seen one snapshot.
+// Transaction: FaRMv2's, seen by the code that runs in it (SIGMOD'19): reads at one snapshot R, writes
+// buffered until Commit(). Strictly serializable; opaque: also a transaction that will abort has only seen
+// one snapshot.
 //
-// Lives on its worker's thread; at most one operation at a time. Spans that it returns stay valid, and at their
-// place, until it is destroyed. Every operation that conflicts dooms the transaction: later ones return the same error.
-// A transaction that is destroyed without Commit() is aborted; it holds no lock before Commit().
+// Lives on its worker's thread; at most one operation at a time. Spans that it returns stay valid, and at
+// their place, until it is destroyed. Every operation that conflicts dooms the transaction: later ones return
+// the same error. A transaction that is destroyed without Commit() is aborted; it holds no lock before
+// Commit().
 #ifndef FURROW_TXN_TRANSACTION_H_
 #define FURROW_TXN_TRANSACTION_H_
 
@@ -29,7 +31,7 @@ namespace furrow::txn {
 class Worker;
 
 struct TransactionOptions {
-  bool read_only = false;          // writes are refused, and nothing is kept for validation
+  bool read_only = false;            // writes are refused, and nothing is kept for validation
   Nanos deadline_ns = 10 * kSecond;  // from Begin(); finite
 };
 
@@ -39,6 +41,7 @@ using ReadResult = absl::StatusOr<std::span<const std::byte>>;
 struct ReadSpec {
   Address address;
   uint32_t payload_bytes = 0;
+  bool hint = false;  // as ReadHint()
 };
 
 class Transaction {
@@ -58,11 +61,12 @@ class Transaction {
     Transaction& tx;
     Address address;
     uint32_t bytes;
+    bool hint = false;
     ReadResult result{std::span<const std::byte>()};
     Task<ReadResult> slow{};
-    bool await_ready() { return tx.TryReadLocal(address, bytes, &result); }
+    bool await_ready() { return tx.TryReadLocal(address, bytes, hint, &result); }
     std::coroutine_handle<> await_suspend(std::coroutine_handle<> h) {
-      slow = tx.ReadSlow(address, bytes);
+      slow = tx.ReadSlow(address, bytes, hint);
       return (slow.operator co_await()).await_suspend(h);
     }
     ReadResult await_resume() {
@@ -70,18 +74,28 @@ class Transaction {
       return std::move(result);
     }
   };
-  // The first `bytes` of the object's payload at R (own writes included). Does not suspend for local objects that are
-  // not locked. NotFound: not allocated at R. Aborted: conflict. InvalidArgument: no such slot, or `bytes` exceeds it.
-  // A second read of the same object must not ask for more bytes than the first one.
+  // The first `bytes` of the object's payload at R (own writes included). Does not suspend for local objects
+  // that are not locked. NotFound: not allocated at R. Aborted: conflict. InvalidArgument: no such slot, or
+  // `bytes` exceeds it. A second read of the same object must not ask for more bytes than the first one.
   ReadAwaiter Read(Address address, uint32_t bytes) { return ReadAwaiter{*this, address, bytes}; }
-  // Reads many with their latencies overlapped; results[i] belongs to specs[i] (spans until the transaction ends).
+  // As Read(), along a route that may be out of date (a cached inner node). Where the address is no slot of
+  // that size, holds nothing at R, or its version at R is gone ("snapshot too old"), the answer is NotFound;
+  // that dooms nothing and leaves nothing in the read set. What is found may be another object: the caller
+  // compares names.
+  ReadAwaiter ReadHint(Address address, uint32_t bytes) { return ReadAwaiter{*this, address, bytes, true}; }
+  // Reads many with their latencies overlapped; results[i] belongs to specs[i] (spans until the transaction
+  // ends).
   Task<absl::Status> ReadMany(std::span<const ReadSpec> specs, std::span<ReadResult> results);
+  // What this transaction has read or written there; null: nothing yet. An index must not share copies of
+  // objects that are written here or were read in an old version.
+  const Access* FindAccess(Address address) { return accesses_.Find(address); }
   // Starts bringing a local object into the cache; a hint.
   void Prefetch(Address address, uint32_t bytes);
 
   // --- writes: buffered; nothing is visible to others before Commit() ---
-  // The object's payload for writing: its first `bytes` as read, changed in place by the caller until Commit(). The
-  // object must have been read (or allocated) by this transaction with at least `bytes`; what lies beyond becomes zero.
+  // The object's payload for writing: its first `bytes` as read, changed in place by the caller until
+  // Commit(). The object must have been read (or allocated) by this transaction with at least `bytes`; what
+  // lies beyond becomes zero.
   absl::StatusOr<std::span<std::byte>> OpenForWrite(Address address, uint32_t bytes);
 
   struct Allocation {
@@ -104,7 +118,8 @@ class Transaction {
       return std::move(result);
     }
   };
-  // A new object of `bytes` payload in the locality group of region `locality`. ResourceExhausted: no memory there.
+  // A new object of `bytes` payload in the locality group of region `locality`. ResourceExhausted: no memory
+  // there.
   AllocAwaiter Alloc(RegionId locality, uint32_t bytes) { return AllocAwaiter{*this, locality, bytes}; }
   // Frees an object that this transaction has read or allocated.
   absl::Status Free(Address address);
@@ -115,8 +130,8 @@ class Transaction {
   // Nothing of it happened. Idempotent.
   void Abort();
 
-  // Dooms the transaction with a reason of the caller's (an index that found a stale route, say): later operations and
-  // Commit() fail with it.
+  // Dooms the transaction with a reason of the caller's (an index that found a stale route, say): later
+  // operations and Commit() fail with it.
   void Doom(Conflict conflict);
   bool doomed() const { return conflict_.reason != AbortReason::kNone; }
   const Conflict& conflict() const { return conflict_; }
@@ -132,8 +147,8 @@ class Transaction {
 
  private:
   friend class Committer;
-  bool TryReadLocal(Address address, uint32_t bytes, ReadResult* result);
-  Task<ReadResult> ReadSlow(Address address, uint32_t bytes);
+  bool TryReadLocal(Address address, uint32_t bytes, bool hint, ReadResult* result);
+  Task<ReadResult> ReadSlow(Address address, uint32_t bytes, bool hint);
   bool TryAllocCached(RegionId locality, uint32_t bytes, absl::StatusOr<Allocation>* result);
   Task<absl::StatusOr<Allocation>> AllocSlow(RegionId locality, uint32_t bytes);
 
