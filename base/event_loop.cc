@@ -129,7 +129,7 @@ bool EventLoop::RunOnce() {
 
 bool EventLoop::RunPosted() {
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     running_.swap(posted_);
     has_posted_.store(false, std::memory_order_relaxed);
   }
@@ -215,7 +215,7 @@ void EventLoop::Idle() {
 void EventLoop::Post(std::function<void()> fn) {
   bool first;
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     posted_.push_back(std::move(fn));
     first = !has_posted_.exchange(true, std::memory_order_release);
   }

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/ready_queue.h"
 #include "base/task.h"
 #include "base/timer_heap.h"
@@ -143,7 +143,7 @@ class EventLoop {
   // Any thread.
   std::atomic<bool> stop_{false};
   std::atomic<bool> has_posted_{false};
-  absl::Mutex mutex_;
+  Mutex mutex_;
   std::vector<std::function<void()>> posted_ ABSL_GUARDED_BY(mutex_);
 };
 

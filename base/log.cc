@@ -9,7 +9,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
+#include "base/mutex.h"
 #include "base/strings.h"
 
 namespace furrow {
@@ -20,7 +20,7 @@ std::atomic<LogLevel> log_level{LogLevel::kInfo};
 namespace {
 
 struct Output {
-  absl::Mutex mutex;
+  Mutex mutex;
   std::string tag ABSL_GUARDED_BY(mutex);
   std::function<void(LogLevel, std::string_view)> sink ABSL_GUARDED_BY(mutex);
 };
@@ -69,7 +69,7 @@ LogLine::~LogLine() {
   }
   if (suppressed_ > 0) absl::StrAppend(&text, " (", suppressed_, " such lines left out before)");
   Output& output = GetOutput();
-  absl::MutexLock lock(&output.mutex);
+  MutexLock lock(&output.mutex);
   std::string line =
       absl::StrCat(UtcTime(), " ", absl::string_view(&kLetters[static_cast<int>(level_)], 1), " ", output.tag,
                    output.tag.empty() ? "" : " ", Sv(FolderAndFile(file_)), ":", line_, "] ", text);
@@ -97,13 +97,13 @@ LogLevel GetLogLevel() { return internal::log_level.load(std::memory_order_relax
 
 void SetLogTag(std::string tag) {
   internal::Output& output = internal::GetOutput();
-  absl::MutexLock lock(&output.mutex);
+  MutexLock lock(&output.mutex);
   output.tag = std::move(tag);
 }
 
 void SetLogSink(std::function<void(LogLevel, std::string_view)> sink) {
   internal::Output& output = internal::GetOutput();
-  absl::MutexLock lock(&output.mutex);
+  MutexLock lock(&output.mutex);
   output.sink = std::move(sink);
 }
 

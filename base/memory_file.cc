@@ -26,12 +26,16 @@ size_t RoundUpToPage(size_t bytes) {
   return (bytes + page - 1) / page * page;
 }
 
-absl::Status NoRoom(int fd, const std::string& name, size_t bytes) {
+// Bytes that the file system of `fd` still has to give; SIZE_MAX if it does not say.
+size_t FreeBytes(int fd) {
   struct statvfs fs;
-  std::string free = "unknown";
-  if (fstatvfs(fd, &fs) == 0) free = absl::StrCat(fs.f_bavail * fs.f_frsize);
+  if (fstatvfs(fd, &fs) != 0 || fs.f_blocks == 0) return SIZE_MAX;
+  return fs.f_bavail * fs.f_frsize;
+}
+
+absl::Status NoRoom(int fd, const std::string& name, size_t bytes) {
   return absl::ResourceExhaustedError(
-      absl::StrCat("memory file ", name, " needs ", bytes, " bytes, but its file system has ", free,
+      absl::StrCat("memory file ", name, " needs ", bytes, " bytes, but its file system has ", FreeBytes(fd),
                    " free: make the file system larger (mount -o remount,size=...) or the node smaller"));
 }
 
@@ -103,6 +107,9 @@ absl::StatusOr<MemoryFile> MemoryFile::Open(const std::string& path, size_t byte
           absl::StrCat("memory file ", path, " has ", st.st_size, " bytes where ", bytes, " are expected"));
     }
   }
+  // Before anything is touched: filling memory to the brim only to find that it is too small can cost other
+  // processes.
+  if (created && FreeBytes(file.fd_) < bytes) return NoRoom(file.fd_, path, bytes);
   FURROW_ASSIGN_OR_RETURN(file.data_, Map(file.fd_, path, bytes, /*writable=*/true));
   file.size_ = bytes;
   if (options.huge_pages) PopulateWithHugePages(file.fd_, file.data_, bytes);

@@ -13,9 +13,9 @@
 namespace furrow {
 
 struct ThreadOptions {
-  std::string name;           // as tools show it; the kernel keeps 15 characters
-  int realtime_priority = 0;  // 1..99: SCHED_FIFO wished; 0: normal scheduling
-  std::optional<int> cpu;     // run on this CPU only
+  std::string name;                       // as tools show it; the kernel keeps 15 characters
+  int realtime_priority = 0;              // 1..99: SCHED_FIFO wished; 0: normal scheduling
+  std::optional<int> cpu = std::nullopt;  // run on this CPU only
 };
 
 // A running thread, joined when it is destroyed. Owner: one thread. A wish that the host does not grant is no
