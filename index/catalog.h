@@ -1,0 +1,77 @@
+// Catalog: the tables of the cluster by name. It lies in a table itself: a B-tree whose place is in the
+// catalog's root object, which is the first slot of the first region's first block and names itself. Whoever
+// knows the id of the first region can open it; nothing else has to be handed around.
+//
+// One per process, shared by its workers; thread-safe. Calls run on the worker that is passed in.
+//
+// How a cluster gets one: the member that founds it allocates the first region, before any other object is
+// made in it, and calls Bootstrap() once. A member that starts later does nothing: Open() finds it, and is
+// Unavailable until then.
+#ifndef FURROW_INDEX_CATALOG_H_
+#define FURROW_INDEX_CATALOG_H_
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "base/ids.h"
+#include "base/task.h"
+#include "index/inner_cache.h"
+#include "index/spec.h"
+#include "index/table.h"
+
+namespace furrow::txn {
+class Worker;
+}
+
+namespace furrow::index {
+
+struct CatalogOptions {
+  RegionId first_region{1};
+  // Memory for inner B-tree nodes, of all tables; what does not fit is read through the transaction.
+  size_t inner_cache_bytes = 64 << 20;
+};
+
+class Catalog {
+ public:
+  explicit Catalog(CatalogOptions options = {});
+  ~Catalog();
+
+  // Makes the root object and the empty catalog in `first_region`. Idempotent: OK if they are there.
+  // FailedPrecondition: other objects were made in the region before.
+  static Task<absl::Status> Bootstrap(txn::Worker& worker, RegionId first_region);
+
+  // NotFound: no such table. Unavailable: no catalog yet. Tables stay open, and the pointers valid, for the
+  // process's life.
+  Task<absl::StatusOr<std::shared_ptr<const Table>>> Open(txn::Worker& worker, std::string name);
+
+  // AlreadyExists; InvalidArgument; ResourceExhausted. Allocates a locality group per partition (partition i
+  // prefers storage member i mod n, counted by ascending id) unless the placement group has them, fills the
+  // table's storage in many small transactions, and publishes it with one write to the catalog. What a failed
+  // call has filled is not used by anybody.
+  Task<absl::StatusOr<std::shared_ptr<const Table>>> CreateTable(txn::Worker& worker, TableSpec spec);
+
+  // Names, ascending.
+  Task<absl::StatusOr<std::vector<std::string>>> ListTables(txn::Worker& worker);
+
+ private:
+  Task<absl::StatusOr<std::shared_ptr<const Table>>> OpenCatalogTable(txn::Worker& worker);
+  std::shared_ptr<const Table> FindOpen(std::string_view name) ABSL_LOCKS_EXCLUDED(mutex_);
+  std::shared_ptr<const Table> Keep(std::shared_ptr<const Table> table) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  const CatalogOptions options_;
+  InnerCache cache_;
+  absl::Mutex mutex_;
+  absl::flat_hash_map<std::string, std::shared_ptr<const Table>> open_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace furrow::index
+
+#endif  // FURROW_INDEX_CATALOG_H_
