@@ -69,6 +69,7 @@ uint64_t HashBody(std::span<const std::byte> body);
 class RingWriter {
  public:
   // Over `connection`, which outlives the writer. `head_word` lies in memory registered with kWrite at this node.
+  // `max_record`: RecordBytes() of the largest record; at most half of the ring.
   RingWriter(Connection& connection, RingDescriptor ring, const uint64_t* head_word, uint32_t max_record);
   // Into a ring in this process's own memory (records of a node to itself).
   RingWriter(std::span<std::byte> ring_memory, uint64_t nonce, uint32_t max_record);
