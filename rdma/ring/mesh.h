@@ -116,6 +116,12 @@ class RingMesh final : public QueueEvents, public Poller {
 
   // Delivers the records that have arrived in rings whose channel was notified. True if there were any.
   bool Poll() override;
+  // Ends the requests that have completed, without delivering records: right after a post on a fabric whose
+  // requests complete at once.
+  bool PollCompletions() { return completions_.Poll(); }
+  // Delivers what this node has appended to its own rings (log, messages, replies): the fast path of a
+  // transaction whose primary is here. Not reentrant: called inside OnRecord() it does nothing.
+  void DeliverSelf();
   // Looks at every ring, notified or not: for records written quietly (COMMIT-BACKUP, TRUNCATE) and by the drain.
   bool PollAll();
 
