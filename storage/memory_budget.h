@@ -1,5 +1,5 @@
-// Exact accounting of a node's memory against its configured limit: regions, rings, old versions, staging. A reserve
-// stays back for what must work when memory is full (DELETE, DROP, TRUNCATE, ROLLBACK). Thread-safe.
+// Exact accounting of a node's memory against its configured limit: regions, rings, old versions, staging. A
+// reserve stays back for what must work when memory is full (DELETE, DROP, TRUNCATE, ROLLBACK). Thread-safe.
 #ifndef FURROW_STORAGE_MEMORY_BUDGET_H_
 #define FURROW_STORAGE_MEMORY_BUDGET_H_
 
@@ -16,10 +16,13 @@ namespace furrow::storage {
 
 class MemoryBudget {
  public:
-  MemoryBudget(uint64_t limit_bytes, uint64_t reserve_bytes);
+  // `setting` is what the user turns to raise the limit. reserve_bytes <= limit_bytes.
+  MemoryBudget(uint64_t limit_bytes, uint64_t reserve_bytes, std::string setting = "--memory");
 
-  // Charges `bytes` to `kind` ("regions", "rings", ...). ResourceExhausted names limit, use by kind and the setting.
+  // Charges `bytes` to `kind` ("regions", "rings", ...). ResourceExhausted names limit, use by kind and the
+  // setting.
   absl::Status Charge(std::string_view kind, uint64_t bytes, bool may_use_reserve = false);
+  // At most what `kind` was charged.
   void Release(std::string_view kind, uint64_t bytes);
   uint64_t used() const;
   uint64_t limit() const { return limit_; }
@@ -28,6 +31,7 @@ class MemoryBudget {
  private:
   const uint64_t limit_;
   const uint64_t reserve_;
+  const std::string setting_;
   mutable absl::Mutex mutex_;
   uint64_t used_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::btree_map<std::string, uint64_t> by_kind_ ABSL_GUARDED_BY(mutex_);

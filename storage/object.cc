@@ -176,7 +176,7 @@ void Install(std::byte* slot, size_t slot_bytes, std::span<const std::byte> payl
     Store(at, (PrivateWord::Load(at) & ~kLineMask) | line);
   }
   Store(slot + kWordBytes, VersionWord(line, ovp).bits());
-  __atomic_store_n(reinterpret_cast<uint64_t*>(slot), word.WithLock(false).bits(), __ATOMIC_RELEASE);
+  __atomic_store_n(reinterpret_cast<uint64_t*>(slot), word.bits(), __ATOMIC_RELEASE);
 }
 
 void CopyImage(const std::byte* slot, size_t slot_bytes, std::byte* image) {

@@ -118,7 +118,8 @@ bool TryLock(std::byte* slot, ObjectWord expected);
 // Clears the lock bit and changes nothing else.
 void Unlock(std::byte* slot);
 // Replaces the object. The caller holds the lock (or owns a backup copy, which nobody else writes). `payload` may be
-// shorter than the capacity; the rest becomes zero. `word` is stored last and gives the new lock bit (false).
+// shorter than the capacity; the rest becomes zero. `word` is stored last, as it is: its lock bit is set while another
+// holder of the lock remains.
 void Install(std::byte* slot, size_t slot_bytes, std::span<const std::byte> payload, ObjectWord word,
              OldVersionPointer ovp);
 // Copies the locked slot, which nobody else may change, to `image` as the old version that it becomes: unlocked.

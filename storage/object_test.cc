@@ -120,6 +120,13 @@ TEST(ObjectTest, ALockedObjectYieldsItsHeaderOnly) {
   EXPECT_EQ(header.version.ovp(), OldVersionPointer(640));
 }
 
+TEST(ObjectTest, AnInstallKeepsTheLockOfAnotherHolder) {
+  Slot slot(128);
+  ASSERT_TRUE(TryLock(slot.data(), ObjectWord()));
+  Install(slot.data(), slot.size(), Filled(100, 1), Written(5).WithLock(true), OldVersionPointer());
+  EXPECT_EQ(LoadWord(slot.data()), Written(5).WithLock(true));
+}
+
 TEST(ObjectTest, AnImageWhoseWordChangedBeforeOrAfterIsTorn) {
   Slot slot(128);
   Write(slot, Filled(100, 1), 5);

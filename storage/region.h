@@ -52,7 +52,7 @@ inline constexpr size_t kRegionHeaderBytes = 4096;
 
 // 64 bytes; versioned, replicated before a slot of the block is handed out.
 struct BlockHeader {
-  uint64_t version;     // grows with each cut; 0: never cut
+  uint64_t version;     // grows with each cut, above every write timestamp of before; 0: never cut
   uint32_t slot_bytes;  // 0: free
   uint32_t slots;
   uint64_t reserved[6];
