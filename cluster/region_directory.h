@@ -1,5 +1,5 @@
-// RegionDirectory: this process's cache of region mappings. Find() from any thread without a lock; mappings that were
-// replaced stay allocated until the directory dies, so a pointer that was found stays valid.
+// RegionDirectory: this process's cache of region mappings. Find() from any thread without a lock; mappings
+// that were replaced stay allocated until the directory dies, so a pointer that was found stays valid.
 #ifndef FURROW_CLUSTER_REGION_DIRECTORY_H_
 #define FURROW_CLUSTER_REGION_DIRECTORY_H_
 
@@ -15,6 +15,7 @@ namespace furrow::cluster {
 
 class RegionDirectory {
  public:
+  static constexpr uint32_t kMaxRegions = 1 << 22;  // ids are below
   RegionDirectory() = default;
   ~RegionDirectory();
 
@@ -33,7 +34,6 @@ class RegionDirectory {
 
  private:
   static constexpr uint32_t kChunk = 4096;
-  static constexpr uint32_t kMaxRegions = 1 << 22;
   struct Chunk {
     std::atomic<const RegionMapping*> mappings[kChunk] = {};
   };

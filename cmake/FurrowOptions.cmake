@@ -14,7 +14,7 @@ endif()
 
 add_library(furrow_flags INTERFACE)
 target_compile_options(furrow_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wthread-safety
-  -Werror -Wno-unused-parameter -Wno-deprecated-declarations -Wno-deprecated-builtins -fno-omit-frame-pointer -mcx16)
+  -Werror -Wno-unused-parameter -Wno-deprecated-declarations -Wno-deprecated-builtins -fno-omit-frame-pointer -mcx16 -pthread)
 if(FURROW_MUTATIONS)
   target_compile_definitions(furrow_flags INTERFACE FURROW_MUTATIONS=1)
 endif()

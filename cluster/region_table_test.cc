@@ -1,0 +1,151 @@
+#include "cluster/region_table.h"
+
+#include "gtest/gtest.h"
+
+namespace furrow::cluster {
+namespace {
+
+using Kind = RegionTable::Kind;
+
+Configuration Three(uint64_t capacity = 10) {
+  Configuration c;
+  c.cluster_id = std::string(32, 'a');
+  c.id = ConfigId(4);
+  c.manager = NodeId(1);
+  c.replicas = 2;
+  c.region_bytes = 1 << 21;
+  for (uint32_t id : {1, 2, 3}) {
+    Member m;
+    m.id = NodeId(id);
+    m.failure_domain = std::string(1, static_cast<char>('a' + id));
+    c.Add(m, capacity);
+  }
+  return c;
+}
+
+std::vector<rdma::RemoteAddress> Memories(const RegionTable::Plan& plan) {
+  return std::vector<rdma::RemoteAddress>(plan.replicas.size());
+}
+
+class RegionTableTest : public ::testing::Test {
+ protected:
+  RegionTableTest() { table_.SetConfiguration(Three()); }
+  const RegionMapping* Allocate(AllocateRegionRequest request) {
+    auto decision = table_.Begin(request);
+    EXPECT_TRUE(decision.ok()) << decision.status();
+    EXPECT_EQ(decision->kind, Kind::kPrepare);
+    return table_.Committed(decision->plan, Memories(decision->plan));
+  }
+  RegionTable table_;
+};
+
+TEST_F(RegionTableTest, NewGroupIsItsOwnLocality) {
+  const RegionMapping* region = Allocate({});
+  EXPECT_EQ(region->id, RegionId(1));
+  EXPECT_EQ(region->locality, region->id);
+  EXPECT_EQ(region->replicas.size(), 2u);
+  EXPECT_EQ(region->config, ConfigId(4));
+  EXPECT_EQ(region->bytes, 1u << 21);
+}
+
+TEST_F(RegionTableTest, RegionsOfAGroupHaveTheSameReplicasAndPrimary) {
+  const RegionMapping* first = Allocate({.near = {}, .newest_known = {}, .preferred_primary = NodeId(2)});
+  Allocate({});
+  const RegionMapping* next =
+      Allocate({.near = first->id, .newest_known = first->id, .preferred_primary = {}});
+  const RegionMapping* third =
+      Allocate({.near = next->id, .newest_known = next->id, .preferred_primary = NodeId(3)});
+  for (const RegionMapping* r : {next, third}) {
+    EXPECT_EQ(r->locality, first->id);
+    ASSERT_EQ(r->replicas.size(), first->replicas.size());
+    for (size_t i = 0; i < r->replicas.size(); ++i) EXPECT_EQ(r->replicas[i].node, first->replicas[i].node);
+  }
+}
+
+TEST_F(RegionTableTest, CallerThatDoesNotKnowTheNewestGetsIt) {
+  const RegionMapping* first = Allocate({});
+  const RegionMapping* second =
+      Allocate({.near = first->id, .newest_known = first->id, .preferred_primary = {}});
+  auto decision = table_.Begin({.near = first->id, .newest_known = first->id, .preferred_primary = {}});
+  ASSERT_TRUE(decision.ok());
+  EXPECT_EQ(decision->kind, Kind::kExisting);
+  EXPECT_EQ(decision->existing, second);
+}
+
+TEST_F(RegionTableTest, SecondAllocationInAGroupWaitsForTheFirst) {
+  const RegionMapping* first = Allocate({});
+  AllocateRegionRequest more{.near = first->id, .newest_known = first->id, .preferred_primary = {}};
+  auto one = table_.Begin(more);
+  auto two = table_.Begin(more);
+  EXPECT_EQ(one->kind, Kind::kPrepare);
+  EXPECT_EQ(two->kind, Kind::kWait);
+  table_.Committed(one->plan, Memories(one->plan));
+  EXPECT_EQ(table_.Begin(more)->kind, Kind::kExisting);
+}
+
+TEST_F(RegionTableTest, FailedAllocationGivesItsRoomBackAndBurnsItsId) {
+  const RegionMapping* first = Allocate({});
+  AllocateRegionRequest more{.near = first->id, .newest_known = first->id, .preferred_primary = {}};
+  auto one = table_.Begin(more);
+  table_.Failed(one->plan, NodeId());
+  auto again = table_.Begin(more);
+  EXPECT_EQ(again->kind, Kind::kPrepare);
+  EXPECT_GT(again->plan.id, one->plan.id);
+}
+
+TEST_F(RegionTableTest, MemberThatHadNoMemoryCountsAsFull) {
+  auto one = table_.Begin({.near = {}, .newest_known = {}, .preferred_primary = NodeId(3)});
+  table_.Failed(one->plan, NodeId(3));
+  for (int i = 0; i < 4; ++i) {
+    for (const Replica& r : Allocate({})->replicas) EXPECT_NE(r.node, NodeId(3));
+  }
+}
+
+TEST_F(RegionTableTest, CapacityIsALimit) {
+  RegionTable table;
+  table.SetConfiguration(Three(/*capacity=*/2));
+  for (int i = 0; i < 3; ++i) {
+    auto decision = table.Begin({});
+    ASSERT_TRUE(decision.ok());
+    table.Committed(decision->plan, Memories(decision->plan));
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(table.Begin({}).status()));
+  EXPECT_TRUE(absl::IsResourceExhausted(
+      table.Begin({.near = RegionId(1), .newest_known = RegionId(1), .preferred_primary = {}}).status()));
+}
+
+TEST_F(RegionTableTest, UnknownNeighbourIsNotFound) {
+  EXPECT_TRUE(absl::IsNotFound(
+      table_.Begin({.near = RegionId(99), .newest_known = {}, .preferred_primary = {}}).status()));
+}
+
+TEST_F(RegionTableTest, UsedUpRangeAsksForTheNextOne) {
+  Configuration c = Three(1 << 20);
+  RegionTable table;
+  table.SetConfiguration(c);
+  for (uint32_t i = 0; i < kRegionRange; ++i) {
+    auto decision = table.Begin({});
+    ASSERT_EQ(decision->kind, Kind::kPrepare);
+    table.Committed(decision->plan, Memories(decision->plan));
+  }
+  ASSERT_EQ(table.Begin({})->kind, Kind::kNeedIds);
+  c.id = ConfigId(5);
+  c.first_region = table.next_id();
+  table.SetConfiguration(c);
+  auto decision = table.Begin({});
+  ASSERT_EQ(decision->kind, Kind::kPrepare);
+  EXPECT_EQ(decision->plan.id, RegionId(kRegionRange + 1));
+  EXPECT_EQ(decision->plan.config, ConfigId(5));
+}
+
+TEST_F(RegionTableTest, CountsReplicasAndPrimaries) {
+  Allocate({.near = {}, .newest_known = {}, .preferred_primary = NodeId(1)});
+  Allocate({.near = {}, .newest_known = {}, .preferred_primary = NodeId(1)});
+  EXPECT_EQ(table_.PrimariesAt(NodeId(1)), 2u);
+  EXPECT_EQ(table_.ReplicasAt(NodeId(1)), 2u);
+  EXPECT_EQ(table_.ReplicasAt(NodeId(2)) + table_.ReplicasAt(NodeId(3)), 2u);
+  EXPECT_EQ(table_.From(RegionId(2), 10).size(), 1u);
+}
+
+}  // namespace
+}  // namespace furrow::cluster
