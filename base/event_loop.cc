@@ -88,7 +88,9 @@ EventLoop::Detached::Started EventLoop::Detached::Run(EventLoop&, Task<void> tas
 EventLoop::EventLoop(const Clock& clock, Parker& parker, IdlePolicy policy)
     : clock_(clock), parker_(parker), policy_(policy) {}
 
-EventLoop::~EventLoop() {
+EventLoop::~EventLoop() { DestroyTasks(); }
+
+void EventLoop::DestroyTasks() {
   // A frame's destructors may spawn, schedule and cancel; what they start is destroyed as well.
   while (detached_ != nullptr) detached_->Destroy();
   ready_.Clear();

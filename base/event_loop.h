@@ -70,6 +70,8 @@ class EventLoop {
   // that leaves it is fatal.
   void Spawn(Task<void> task);
   size_t spawned() const { return spawned_; }
+  // Destroys the frames of all spawned tasks, before what they refer to dies. The loop does not run again.
+  void DestroyTasks();
   // Pollers are polled in the order in which they were added; they outlive their registration. Both may be
   // called from inside a poll: a new poller runs from the next round on, a removed one not again.
   void AddPoller(Poller* poller);
