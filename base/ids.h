@@ -57,8 +57,8 @@ class Timestamp {
   uint64_t ns_ = 0;
 };
 
-// A global address: region in the upper half, byte offset within the region in the lower. 0 is null: offset 0 of
-// any region holds its header, never an object.
+// A global address: region in the upper half, byte offset within the region in the lower. 0 is null: offset 0
+// of any region holds its header, never an object.
 class Address {
  public:
   constexpr Address() = default;

@@ -1,5 +1,5 @@
-// MemoryFile: bytes that can be registered with a fabric: a file of the node's memory directory (tmpfs), mapped
-// shared, so that it outlives a process crash; or anonymous memory where no file is wanted.
+// MemoryFile: bytes that can be registered with a fabric: a file of the node's memory directory (tmpfs),
+// mapped shared, so that it outlives a process crash; or anonymous memory where no file is wanted.
 #ifndef FURROW_BASE_MEMORY_FILE_H_
 #define FURROW_BASE_MEMORY_FILE_H_
 
@@ -15,10 +15,12 @@ class MemoryFile {
  public:
   struct Options {
     bool huge_pages = false;  // advise 2 MB pages; the host decides (see HugePagesGranted)
-    bool must_be_new = true;  // AlreadyExists if the path exists; otherwise an existing file of this size is mapped
+    bool must_be_new =
+        true;  // AlreadyExists if the path exists; otherwise an existing file of this size is mapped
   };
-  // Creates or opens `path` with mode 0600 and maps it read-write. Every page is allocated here, so that a full file
-  // system is ResourceExhausted now and never a SIGBUS later. `bytes` is rounded up to the page size; new bytes are 0.
+  // Creates or opens `path` with mode 0600 and maps it read-write. Every page is allocated here, so that a
+  // full file system is ResourceExhausted now and never a SIGBUS later. `bytes` is rounded up to the page
+  // size; new bytes are 0.
   static absl::StatusOr<MemoryFile> Open(const std::string& path, size_t bytes, Options options);
   // A memory file without a name (memfd), for tests and for memory that need not outlive the process.
   static absl::StatusOr<MemoryFile> Anonymous(size_t bytes);

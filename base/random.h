@@ -28,8 +28,8 @@ class Random {
 // 64 bits of the kernel's entropy: seeds, nonces, rkeys, secrets. Thread-safe.
 uint64_t EntropySeed();
 
-// For simulation: EntropySeed() of the calling thread draws from `source` (null: from the kernel again), so that a
-// seed determines nonces and keys too. Returns the previous source.
+// For simulation: EntropySeed() of the calling thread draws from `source` (null: from the kernel again), so
+// that a seed determines nonces and keys too. Returns the previous source.
 Random* SetEntropySource(Random* source);
 
 }  // namespace furrow

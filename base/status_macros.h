@@ -16,9 +16,9 @@
     ::absl::Status status = (expr);                     \
     if (ABSL_PREDICT_FALSE(!status.ok())) ret status;   \
   } while (false)
-#define FURROW_ASSIGN_OR_RETURN_IMPL_(ret, tmp, lhs, expr)             \
-  auto tmp = (expr);                                                   \
-  if (ABSL_PREDICT_FALSE(!tmp.ok())) ret std::move(tmp).status();      \
+#define FURROW_ASSIGN_OR_RETURN_IMPL_(ret, tmp, lhs, expr)        \
+  auto tmp = (expr);                                              \
+  if (ABSL_PREDICT_FALSE(!tmp.ok())) ret std::move(tmp).status(); \
   lhs = std::move(tmp).value()
 
 #define FURROW_RETURN_IF_ERROR(expr) \

@@ -1,6 +1,7 @@
 // Task<T>: the coroutine type of application code, SQL execution and the commit coordinator.
 //
-// - Lazy: the body starts when the task is awaited (or spawned on an EventLoop) and runs on the awaiting thread.
+// - Lazy: the body starts when the task is awaited (or spawned on an EventLoop) and runs on the awaiting
+// thread.
 // - Starting and finishing are symmetric transfers: a chain of tasks that finish at once never recurses, also
 //   without optimisation.
 // - A Task owns its frame; destroying it destroys a suspended frame and all that the frame owns.

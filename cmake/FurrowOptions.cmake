@@ -14,7 +14,8 @@ endif()
 
 add_library(furrow_flags INTERFACE)
 target_compile_options(furrow_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wthread-safety
-  -Werror -Wno-unused-parameter -Wno-deprecated-declarations -Wno-deprecated-builtins -fno-omit-frame-pointer -mcx16 -pthread)
+  -Werror -Wno-unused-parameter -Wno-deprecated-declarations -Wno-deprecated-builtins -fno-omit-frame-pointer
+  -mcx16 -pthread)
 if(FURROW_MUTATIONS)
   target_compile_definitions(furrow_flags INTERFACE FURROW_MUTATIONS=1)
 endif()
@@ -29,7 +30,8 @@ endif()
 find_program(FURROW_CCACHE ccache)
 if(FURROW_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}
-    CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime CCACHE_NOHASHDIR=1 ${FURROW_CCACHE})
+    CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime CCACHE_NOHASHDIR=1
+    ${FURROW_CCACHE})
 endif()
 find_program(FURROW_LLD ld.lld-19)
 if(FURROW_LLD)

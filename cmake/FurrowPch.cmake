@@ -1,12 +1,12 @@
-# Precompiled headers: the standard library, Abseil and GoogleTest take 2 to 4 seconds of every translation unit
-# without them, 0.2 with. They hold nothing of ours, so that editing our headers never rebuilds them. -DFURROW_PCH=OFF
-# turns them off; headers must compile alone either way (tests/lint checks it).
+# Precompiled headers: the standard library, Abseil and GoogleTest take 2 to 4 seconds of every translation
+# unit without them, 0.2 with. They hold nothing of ours, so that editing our headers never rebuilds them.
+# -DFURROW_PCH=OFF turns them off; headers must compile alone either way (tests/lint checks it).
 option(FURROW_PCH "Precompile the headers of the standard library, Abseil and GoogleTest" ON)
 
 set(furrow_pch_headers
-  <algorithm> <array> <atomic> <bit> <chrono> <coroutine> <cstddef> <cstdint> <cstdio> <cstdlib> <cstring> <deque>
-  <functional> <limits> <map> <memory> <optional> <ostream> <set> <span> <sstream> <string> <string_view> <thread>
-  <tuple> <type_traits> <unordered_map> <utility> <variant> <vector>
+  <algorithm> <array> <atomic> <bit> <chrono> <coroutine> <cstddef> <cstdint> <cstdio> <cstdlib> <cstring>
+  <deque> <functional> <limits> <map> <memory> <optional> <ostream> <set> <span> <sstream> <string>
+  <string_view> <thread> <tuple> <type_traits> <unordered_map> <utility> <variant> <vector>
   <absl/cleanup/cleanup.h> <absl/container/flat_hash_map.h> <absl/container/flat_hash_set.h>
   <absl/status/status.h> <absl/status/statusor.h> <absl/strings/str_cat.h> <absl/strings/str_format.h>
   <absl/strings/string_view.h> <absl/synchronization/mutex.h> <absl/types/span.h>)

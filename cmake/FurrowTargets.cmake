@@ -11,6 +11,13 @@ function(furrow_existing_deps out)
   set(${out} ${existing} PARENT_SCOPE)
 endfunction()
 
+# Gives an executable the run-time options of its sanitizer, if it has one.
+function(furrow_sanitizer_options target)
+  if(FURROW_SANITIZER)
+    target_sources(${target} PRIVATE ${CMAKE_SOURCE_DIR}/cmake/sanitizer_options.cc)
+  endif()
+endfunction()
+
 # furrow_library(NAME SOURCES ... DEPS ... PRIVATE_DEPS ...): the library of one folder, alias furrow::NAME.
 function(furrow_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
@@ -21,11 +28,14 @@ function(furrow_library name)
     $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}> $<BUILD_INTERFACE:${CMAKE_BINARY_DIR}>
     $<INSTALL_INTERFACE:include/furrow>)
   furrow_existing_deps(ARG_DEPS ${ARG_DEPS})
-  target_link_libraries(furrow_${name} PUBLIC ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS} $<BUILD_INTERFACE:furrow_flags>)
+  target_link_libraries(furrow_${name} PUBLIC ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS}
+    $<BUILD_INTERFACE:furrow_flags>)
   furrow_use_pch(furrow_${name} furrow_pch)
 endfunction()
 
-# furrow_test(NAME SOURCES ... DEPS ... [TIMEOUT s]): one test binary; ctest runs each of its cases by itself.
+# furrow_test(NAME SOURCES ... DEPS ... [TIMEOUT s] [LABELS ...]): one test binary; ctest runs each of its
+# cases by itself. The label is the tier in tests/run: unit (the default), sim or cluster; slow_sanitized
+# besides it keeps a test out of CI's sanitizer runs.
 function(furrow_test name)
   if(NOT FURROW_BUILD_TESTS)
     return()
@@ -34,7 +44,11 @@ function(furrow_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
+  if(NOT ARG_LABELS)
+    set(ARG_LABELS unit)
+  endif()
   add_executable(${name} ${ARG_SOURCES})
+  furrow_sanitizer_options(${name})
   furrow_existing_deps(ARG_DEPS ${ARG_DEPS})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest GTest::gtest_main furrow_flags)
   furrow_use_pch(${name} furrow_pch_test)
