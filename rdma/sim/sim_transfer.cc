@@ -68,12 +68,9 @@ void SimTransfer::MovePiece(uint32_t index) {
     begin = head_ + size_t{piece_bytes_} * (index - (head_ > 0));
     end = std::min(begin + piece_bytes_, request->size());
   }
-  const std::byte* from = remote_ + begin;
-  std::byte* to = request->payload.data() + begin;
-  if (request->work.opcode == Opcode::kWrite) {
-    from = request->source() + begin;
-    to = remote_ + begin;
-  }
+  bool read = request->work.opcode == Opcode::kRead;
+  const std::byte* from = read ? remote_ + begin : request->source() + begin;
+  std::byte* to = read ? request->payload.data() + begin : remote_ + begin;
   std::memcpy(to, from, end - begin);
   SimWorld& world = responder.network.world();
   for (size_t at = 0; at < end - begin; at += 8) {
