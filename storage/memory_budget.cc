@@ -12,7 +12,7 @@ MemoryBudget::MemoryBudget(uint64_t limit_bytes, uint64_t reserve_bytes, std::st
 }
 
 absl::Status MemoryBudget::Charge(std::string_view kind, uint64_t bytes, bool may_use_reserve) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   const uint64_t limit = may_use_reserve ? limit_ : limit_ - reserve_;
   if (used_ > limit || bytes > limit - used_) {
     std::string message = absl::StrCat("out of memory: ", bytes, " bytes for ", Sv(kind), " do not fit into ",
@@ -29,7 +29,7 @@ absl::Status MemoryBudget::Charge(std::string_view kind, uint64_t bytes, bool ma
 }
 
 void MemoryBudget::Release(std::string_view kind, uint64_t bytes) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   auto it = by_kind_.find(std::string(kind));
   FURROW_CHECK(it != by_kind_.end() && it->second >= bytes);
   it->second -= bytes;
@@ -37,12 +37,12 @@ void MemoryBudget::Release(std::string_view kind, uint64_t bytes) {
 }
 
 uint64_t MemoryBudget::used() const {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   return used_;
 }
 
 absl::btree_map<std::string, uint64_t> MemoryBudget::UseByKind() const {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   return by_kind_;
 }
 

@@ -10,7 +10,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/btree_map.h"
 #include "absl/status/status.h"
-#include "absl/synchronization/mutex.h"
+#include "base/mutex.h"
 
 namespace furrow::storage {
 
@@ -32,7 +32,7 @@ class MemoryBudget {
   const uint64_t limit_;
   const uint64_t reserve_;
   const std::string setting_;
-  mutable absl::Mutex mutex_;
+  mutable Mutex mutex_;
   uint64_t used_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::btree_map<std::string, uint64_t> by_kind_ ABSL_GUARDED_BY(mutex_);
 };

@@ -1,25 +1,28 @@
-// The object: what every slot of a slab holds, and how it is locked, installed and read (FaRMv2 section 5, FaRM
-// NSDI'14 section 3 for the line versions). Remote readers fetch it with one-sided READs while the primary's CPU
-// installs.
+// The object: what every slot of a slab holds, and how it is locked, installed and read (FaRMv2 section 5,
+// FaRM NSDI'14 section 3 for the line versions). Remote readers fetch it with one-sided READs while the
+// primary's CPU installs. docs/internals/memory.md shows why a reader never accepts a torn object.
 //
 // Layout of a slot (multiple of 64 bytes, 64-aligned, little-endian):
-//   off     size  field       written by                order
-//   0       8     word 0      primary's CPU             CAS acquire to lock; release store to install and to unlock
-//   8       8     word 1      primary's CPU, locked     release store, before word 0
-//   16      48    payload     primary's CPU, locked     release stores
-//   64*i    2     version_i   primary's CPU, locked     release store (i >= 1), shares an 8-byte word with payload
-//   64*i+2  62    payload     primary's CPU, locked     release stores
-// word 0: bit 63 locked, bit 62 allocated, bits 0..61 write timestamp. Compared, swapped and validated as one.
+//   off     size  field       written by             order
+//   0       8     word 0      primary's CPU          CAS acquire to lock; release store to install, to unlock
+//   8       8     word 1      primary's CPU, locked  release store, before word 0
+//   16      48    payload     primary's CPU, locked  release stores
+//   64*i    2     version_i   primary's CPU, locked  release store (i >= 1), in one 8-byte word with payload
+//   64*i+2  62    payload     primary's CPU, locked  release stores
+//
+// word 0: bit 63 locked, bit 62 allocated, bits 0..61 write timestamp. Compared, swapped and validated whole.
+//
 // word 1: bits 48..63 line version, bits 0..47 old-version pointer (OVP; 0: no older version).
 //
-// Install, holding the lock: every version_i := kInvalidLine; payload; every version_i := v; word 1 (v, OVP); word 0.
-// v is the previous line version + 1, skipping kInvalidLine. Each store is a release store of an aligned 8-byte word,
-// each load of a reader an acquire load: no fences. Between two stores stands StorePoint() (base/store_point.h), where
-// the simulator lets other nodes read.
+// Install, holding the lock: every version_i := kInvalidLine; payload; every version_i := v; word 1 (v, OVP);
+// word 0. v is the previous line version + 1, skipping kInvalidLine. Each store is a release store of an
+// aligned 8-byte word, each load of a reader an acquire load: no fences. Between two stores stands
+// StorePoint() (base/store_point.h), where the simulator lets other nodes read.
 //
-// A reader accepts a copy when word 0 is unlocked and the same before and after the copy (needed where a piece of the
-// copy is smaller than a line), and every version_i equals word 1's and is not kInvalidLine. For following the OVP
-// it is enough that the pair (word 0, word 1) was read with word 0 the same before and after; the lock bit may be set.
+// A reader accepts a copy when word 0 is unlocked and the same before and after the copy (needed where a
+// piece of the copy is smaller than a line), and every version_i equals word 1's and is not kInvalidLine. For
+// following the OVP it is enough that the pair (word 0, word 1) was read with word 0 the same before and
+// after; the lock bit may be set.
 #ifndef FURROW_STORAGE_OBJECT_H_
 #define FURROW_STORAGE_OBJECT_H_
 
@@ -117,15 +120,15 @@ inline ObjectWord LoadWord(const std::byte* slot) {
 bool TryLock(std::byte* slot, ObjectWord expected);
 // Clears the lock bit and changes nothing else.
 void Unlock(std::byte* slot);
-// Replaces the object. The caller holds the lock (or owns a backup copy, which nobody else writes). `payload` may be
-// shorter than the capacity; the rest becomes zero. `word` is stored last, as it is: its lock bit is set while another
-// holder of the lock remains.
+// Replaces the object. The caller holds the lock (or owns a backup copy, which nobody else writes). `payload`
+// may be shorter than the capacity; the rest becomes zero. `word` is stored last, as it is: its lock bit is
+// set while another holder of the lock remains.
 void Install(std::byte* slot, size_t slot_bytes, std::span<const std::byte> payload, ObjectWord word,
              OldVersionPointer ovp);
-// Copies the locked slot, which nobody else may change, to `image` as the old version that it becomes: unlocked.
-// `image` has room for slot_bytes, is 64-aligned and may have stale readers.
+// Copies the locked slot, which nobody else may change, to `image` as the old version that it becomes:
+// unlocked. `image` has room for slot_bytes, is 64-aligned and may have stale readers.
 void CopyImage(const std::byte* slot, size_t slot_bytes, std::byte* image);
-// Makes memory fresh: everything zero, line versions too. Only stale readers, who reject what they get, look at it.
+// Makes memory fresh: everything zero, line versions too. Nobody but stale readers looks at it.
 void ClearSlot(std::byte* slot, size_t slot_bytes);
 
 // --- by readers ---
@@ -135,11 +138,12 @@ enum class CopyResult : uint8_t {
   kHeader,  // only `header` is consistent: the object is locked, or was changing while it was copied
   kTorn,    // nothing is: try again
 };
-// Copies the first dst.size() bytes of payload, stripped of line versions, from memory that the primary may be changing
-// now: own memory or memory shared with it.
+// Copies the first dst.size() bytes of payload, stripped of line versions, from memory that the primary may
+// be changing now: own memory or memory shared with it.
 CopyResult CopyObject(const std::byte* slot, std::span<std::byte> dst, ObjectHeader* header);
-// The same for an image that a READ of SpanBytes(dst.size()) bytes has placed in `image`. `before` and `after` are word 0
-// read before and after it; with a fabric whose pieces are whole lines pass the image's own word for both.
+// The same for an image that a READ of SpanBytes(dst.size()) bytes has placed in `image`. `before` and
+// `after` are word 0 read before and after it; with a fabric whose pieces are whole lines pass the image's
+// own word for both.
 CopyResult StripImage(std::span<const std::byte> image, ObjectWord before, ObjectWord after,
                       std::span<std::byte> dst, ObjectHeader* header);
 // Reads only the pair (word 0, word 1). False: torn.

@@ -17,13 +17,13 @@ size_t FirstOffset(int64_t block) { return block == 0 ? kLineBytes : 0; }
 OldVersionArena::OldVersionArena(const MemoryFile& memory)
     : base_(memory.data()), blocks_(memory.size() / kBlockBytes) {
   FURROW_CHECK(blocks_ > 0 && memory.size() % kBlockBytes == 0);
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   free_.reserve(blocks_);
   for (size_t i = blocks_; i > 0; --i) free_.push_back(static_cast<int64_t>((i - 1) * kBlockBytes));
 }
 
 int64_t OldVersionArena::TakeBlock() {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   if (free_.empty()) return -1;
   int64_t offset = free_.back();  // the one returned last is the most likely to be in a cache
   free_.pop_back();
@@ -32,13 +32,13 @@ int64_t OldVersionArena::TakeBlock() {
 
 void OldVersionArena::ReturnBlock(int64_t offset) {
   FURROW_CHECK(offset >= 0 && static_cast<size_t>(offset) < bytes() && offset % kBlockBytes == 0);
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   FURROW_CHECK(free_.size() < blocks_);
   free_.push_back(offset);
 }
 
 size_t OldVersionArena::free_blocks() const {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   return free_.size();
 }
 

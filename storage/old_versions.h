@@ -1,12 +1,14 @@
-// Old versions (FaRMv2 section 4.3): unreplicated copies of objects from before their last writes, at the primary, linked
-// from the header by the OVP, readable by peers. They lie in one registered arena per node, cut into 1 MB blocks.
-// A block is owned by one worker that bumps through it, and is freed as a whole when the write timestamp of the
-// newest writer that put something there is below the safe point; no object is touched for that.
+// Old versions (FaRMv2 section 4.3): unreplicated copies of objects from before their last writes, at the
+// primary, linked from the header by the OVP, readable by peers. They lie in one registered arena per node,
+// cut into 1 MB blocks. A block is owned by one worker that bumps through it, and is freed as a whole when
+// the write timestamp of the newest writer that put something there is below the safe point; no object is
+// touched for that.
 //
-// An old version is the image of the slot at the time (header, line versions, payload), so that a reader uses the
-// same code for it: its word 0 gives its timestamp and allocated bit, its word 1 the next older one.
+// An old version is the image of the slot at the time (header, line versions, payload), so that a reader uses
+// the same code for it: its word 0 gives its timestamp and allocated bit, its word 1 the next older one.
 //
-// When the arena is full, history is truncated: Save() returns the null pointer and the object is installed with OVP 0.
+// When the arena is full, history is truncated: Save() returns the null pointer and the object is installed
+// with OVP 0.
 #ifndef FURROW_STORAGE_OLD_VERSIONS_H_
 #define FURROW_STORAGE_OLD_VERSIONS_H_
 
@@ -16,14 +18,15 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "base/ids.h"
 #include "base/memory_file.h"
+#include "base/mutex.h"
 #include "storage/object.h"
 
 namespace furrow::storage {
 
-// The arena of a node. Thread-safe. Blocks that nobody owns; byte 0..63 of the arena is never used (pointer 0 is null).
+// The arena of a node. Thread-safe. Blocks that nobody owns; byte 0..63 of the arena is never used (pointer 0
+// is null).
 class OldVersionArena {
  public:
   static constexpr size_t kBlockBytes = size_t{1} << 20;
@@ -41,7 +44,7 @@ class OldVersionArena {
  private:
   std::byte* const base_;
   const size_t blocks_;
-  mutable absl::Mutex mutex_;
+  mutable Mutex mutex_;
   std::vector<int64_t> free_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -51,8 +54,8 @@ class OldVersionWriter {
   explicit OldVersionWriter(OldVersionArena& arena) : arena_(arena) {}
   ~OldVersionWriter();
 
-  // Copies the slot, locked by the caller, whose next version will carry `writer`. The copy's word 0 is unlocked.
-  // Null pointer: no room, the history of this object ends here.
+  // Copies the slot, locked by the caller, whose next version will carry `writer`. The copy's word 0 is
+  // unlocked. Null pointer: no room, the history of this object ends here.
   OldVersionPointer Save(const std::byte* slot, size_t slot_bytes, Timestamp writer);
   // Returns the blocks whose newest writer is below `safe_point`; the one in use starts again from its front.
   void Collect(Timestamp safe_point);

@@ -227,7 +227,7 @@ absl::Status LocalRegions::Add(std::unique_ptr<Region> region) {
   if (id == 0 || id >= kMaxRegions) {
     return absl::InvalidArgumentError(absl::StrCat("region id ", id, " is outside 1..", kMaxRegions - 1));
   }
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   Chunk* chunk = chunks_[id / kChunk].load(std::memory_order_acquire);
   if (chunk == nullptr) {
     chunk = new Chunk;

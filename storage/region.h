@@ -27,9 +27,9 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "base/ids.h"
 #include "base/memory_file.h"
+#include "base/mutex.h"
 #include "storage/object.h"
 #include "storage/size_class.h"
 
@@ -180,7 +180,7 @@ class LocalRegions {
   struct Chunk {
     std::atomic<Region*> regions[kChunk] = {};
   };
-  absl::Mutex mutex_;  // of writers
+  Mutex mutex_;  // of writers
   std::atomic<Chunk*> chunks_[kMaxRegions / kChunk] = {};
   std::atomic<size_t> count_{0};
 };

@@ -20,7 +20,7 @@ size_t LowMark(SizeClass size_class) {
 }  // namespace
 
 SlabAllocator::SlabAllocator(Region& region) : region_(region) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   blocks_.resize(region.blocks());
   classes_.resize(kSizeClasses);
   usage_.blocks = region.blocks() - 1;
@@ -143,7 +143,7 @@ SlabAllocator::SlotState SlabAllocator::HolderState(NodeId holder) {
 
 size_t SlabAllocator::Lease(SizeClass size_class, size_t count, std::vector<SlotLease>* out, NodeId holder) {
   FURROW_CHECK(size_class.value() < kSizeClasses);
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   Class& list = classes_[size_class.value()];
   if (list.open.empty() || count == 0) return 0;
   const SlotState state = HolderState(holder);
@@ -167,7 +167,7 @@ size_t SlabAllocator::Lease(SizeClass size_class, size_t count, std::vector<Slot
 
 bool SlabAllocator::Unlease(const SlotLease& lease, NodeId holder) {
   if (lease.address.region() != region_.id()) return false;
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   const std::byte* memory = region_.SlotAt(lease.address.offset());
   const uint32_t block = lease.address.offset() / kBlockBytes;
   auto it = holder_states_.find(holder);
@@ -182,7 +182,7 @@ bool SlabAllocator::Unlease(const SlotLease& lease, NodeId holder) {
 }
 
 size_t SlabAllocator::RevokeLeases(NodeId holder) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   auto it = holder_states_.find(holder);
   if (it == holder_states_.end()) return 0;
   const SlotState state = it->second;
@@ -198,7 +198,7 @@ size_t SlabAllocator::RevokeLeases(NodeId holder) {
 
 std::optional<BlockCut> SlabAllocator::BeginCut(SizeClass size_class, bool* under_way) {
   FURROW_CHECK(size_class.value() < kSizeClasses);
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   Class& list = classes_[size_class.value()];
   *under_way = list.cutting;
   if (list.cutting || free_blocks_.empty()) return std::nullopt;
@@ -216,7 +216,7 @@ std::optional<BlockCut> SlabAllocator::BeginCut(SizeClass size_class, bool* unde
 }
 
 void SlabAllocator::BlockReady(const BlockCut& cut) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   FURROW_CHECK(cut.region == region_.id() && cut.block < blocks_.size());
   Block& block = blocks_[cut.block];
   FURROW_CHECK(block.state == BlockState::kCutting && block.version == cut.version);
@@ -227,7 +227,7 @@ void SlabAllocator::BlockReady(const BlockCut& cut) {
 }
 
 void SlabAllocator::BlockFailed(const BlockCut& cut) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   FURROW_CHECK(cut.region == region_.id() && cut.block < blocks_.size());
   Block& block = blocks_[cut.block];
   FURROW_CHECK(block.state == BlockState::kCutting && block.version == cut.version);
@@ -242,14 +242,14 @@ void SlabAllocator::BlockFailed(const BlockCut& cut) {
 
 bool SlabAllocator::WantsBlock(SizeClass size_class) const {
   FURROW_CHECK(size_class.value() < kSizeClasses);
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   const Class& list = classes_[size_class.value()];
   return list.free_slots < LowMark(size_class) && !list.cutting && !free_blocks_.empty();
 }
 
 void SlabAllocator::OnAllocated(Address address, Timestamp write) {
   region_.NoteWrite(address.offset(), write);
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   Block& slab = SlabOf(address);
   const uint32_t slot = SlotOf(slab, address.offset());
   FURROW_CHECK(slab.states[slot] != kAllocated);
@@ -260,7 +260,7 @@ void SlabAllocator::OnAllocated(Address address, Timestamp write) {
 void SlabAllocator::OnFreed(Address address, ObjectWord tombstone) {
   FURROW_CHECK(!tombstone.allocated());
   region_.NoteWrite(address.offset(), tombstone.timestamp());
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   Block& slab = SlabOf(address);
   const uint32_t slot = SlotOf(slab, address.offset());
   const SlotState state = slab.states[slot];
@@ -269,7 +269,7 @@ void SlabAllocator::OnFreed(Address address, ObjectWord tombstone) {
 }
 
 size_t SlabAllocator::Reclaim(Timestamp safe_point) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   size_t reclaimed = 0;
   for (auto it = empty_slabs_.begin(); it != empty_slabs_.end();) {
     const uint32_t index = *it;
@@ -296,7 +296,7 @@ size_t SlabAllocator::Reclaim(Timestamp safe_point) {
 }
 
 SlabAllocator::Usage SlabAllocator::usage() const {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   return usage_;
 }
 

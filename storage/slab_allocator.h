@@ -27,8 +27,8 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/synchronization/mutex.h"
 #include "base/ids.h"
+#include "base/mutex.h"
 #include "storage/free_bitmap.h"
 #include "storage/region.h"
 
@@ -155,7 +155,7 @@ class SlabAllocator {
   void Move(uint32_t block, uint32_t slot, SlotState to) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Region& region_;
-  mutable absl::Mutex mutex_;
+  mutable Mutex mutex_;
   std::vector<Block> blocks_ ABSL_GUARDED_BY(mutex_);
   std::vector<Class> classes_ ABSL_GUARDED_BY(mutex_);
   absl::btree_set<uint32_t> free_blocks_ ABSL_GUARDED_BY(mutex_);

@@ -18,6 +18,11 @@ namespace furrow::storage {
 namespace {
 
 constexpr size_t kBlocks = 6;
+#if defined(__SANITIZE_THREAD__) || (defined(__has_feature) && __has_feature(thread_sanitizer))
+constexpr uint64_t kSeeds = 1;
+#else
+constexpr uint64_t kSeeds = 10;
+#endif
 constexpr size_t kSizes[] = {8192, 65536, 262144, 1048576};
 
 class Model {
@@ -101,7 +106,8 @@ class Model {
     std::byte* slot = region_->SlotAt(address.offset());
     ASSERT_NE(slot, nullptr);
     ASSERT_TRUE(TryLock(slot, LoadWord(slot)));
-    storage::Install(slot, region_->SlotBytesAt(address.offset()), {},
+    storage::Install(slot, kLineBytes, {},  // the header is what counts
+
                      ObjectWord(Timestamp(++now_), allocated, false), OldVersionPointer());
   }
 
@@ -195,7 +201,7 @@ class Model {
 TEST(SlabAllocatorPropertyTest, RandomSequencesAgreeWithTheModel) {
   const char* given = std::getenv("FURROW_SEED");
   const uint64_t first = given != nullptr ? std::strtoull(given, nullptr, 0) : 1;
-  for (uint64_t seed = first; seed < first + (given != nullptr ? 1 : 10); ++seed) {
+  for (uint64_t seed = first; seed < first + (given != nullptr ? 1 : kSeeds); ++seed) {
     SCOPED_TRACE("run again with FURROW_SEED=" + std::to_string(seed));
     Model model(seed);
     for (int step = 0; step < 1500; ++step) {
