@@ -52,8 +52,30 @@ void SimEnd::PostOne(const WorkRequest& work) {
       return;
     }
   }
-  if (held_back_) return;
+  if (held_back_ || TryAtOnce(request)) return;
   Send(sends ? request->size() : 0, this, [this, request] { peer->Arrive(request); });
+}
+
+// Copies within the step of the initiator, whose core it takes. False: not in this mode, or not possible now.
+bool SimEnd::TryAtOnce(const std::shared_ptr<SimRequest>& request) {
+  if (!network.options().at_once || request->work.opcode == Opcode::kSend) return false;
+  if (outstanding_.size() > 1 || Blocked() || !peer->established || peer->closed()) return false;
+  request->arrived = request->finished = true;
+  std::shared_ptr<SimRegistration> target = peer->FindTarget(*request);
+  if (target == nullptr) {
+    request->status = peer->process.dead() ? CompletionStatus::kPeerGone : CompletionStatus::kRemoteAccess;
+  } else {
+    SimTransfer transfer(*this, *peer, request, std::move(target), network.options().piece_bytes,
+                         network.random_);
+    transfer.Move(transfer.left());
+    if (request->work.opcode == Opcode::kRead && request->size() > 0) {
+      std::memcpy(request->work.local.data(), request->payload.data(), request->size());
+    }
+    peer->NotifyAfter(request->work);
+  }
+  network.world().Elapse(network.random_.Between(50, 300) + static_cast<Nanos>(request->size() / 10));
+  CompleteInOrder();
+  return true;
 }
 
 void SimEnd::FlushSoon() {
@@ -239,21 +261,26 @@ void SimEnd::StartArrived() {
   }
 }
 
-void SimEnd::StartTransfer(std::shared_ptr<SimRequest> request) {
-  const WorkRequest& work = request->work;
+std::shared_ptr<SimRegistration> SimEnd::FindTarget(const SimRequest& request) const {
+  const WorkRequest& work = request.work;
   Access needed = work.opcode == Opcode::kRead ? Access::kRead : Access::kWrite;
   std::shared_ptr<SimRegistration> target = fabric != nullptr ? fabric->FindRemote(work.remote.key) : nullptr;
   bool allowed = target != nullptr && target->alive &&
                  (static_cast<uint8_t>(target->access) & static_cast<uint8_t>(needed)) != 0 &&
                  work.remote.address >= target->base &&
                  work.remote.address - target->base <= target->bytes.size() &&
-                 request->size() <= target->bytes.size() - (work.remote.address - target->base);
-  if (!allowed) {
+                 request.size() <= target->bytes.size() - (work.remote.address - target->base);
+  return allowed ? target : nullptr;
+}
+
+void SimEnd::StartTransfer(std::shared_ptr<SimRequest> request) {
+  std::shared_ptr<SimRegistration> target = FindTarget(*request);
+  if (target == nullptr) {
     refused_ = true;
     Respond(request, CompletionStatus::kRemoteAccess);
     return;
   }
-  writing_ = work.opcode == Opcode::kWrite;
+  writing_ = request->work.opcode == Opcode::kWrite;
   network.Begin(std::make_shared<SimTransfer>(*peer, *this, std::move(request), std::move(target),
                                               network.options().piece_bytes, network.random_));
 }
@@ -261,14 +288,19 @@ void SimEnd::StartTransfer(std::shared_ptr<SimRequest> request) {
 void SimEnd::OnTransferOver(SimTransfer& transfer, CompletionStatus status) {
   const std::shared_ptr<SimRequest>& request = transfer.request;
   if (request->work.opcode == Opcode::kWrite) writing_ = false;
-  if (status != CompletionStatus::kOk) refused_ = true;
-  const WorkRequest& work = request->work;
-  if (status == CompletionStatus::kOk && work.opcode == Opcode::kWrite &&
-      work.notify != WorkRequest::Notify::kNone && handle != nullptr && queue != nullptr) {
-    queue->Notify(*handle, work.channel, work.notify == WorkRequest::Notify::kWake);
+  if (status == CompletionStatus::kOk) {
+    NotifyAfter(request->work);
+  } else {
+    refused_ = true;
   }
   Respond(request, status);
   StartArrived();
+}
+
+void SimEnd::NotifyAfter(const WorkRequest& work) {
+  if (work.opcode != Opcode::kWrite || work.notify == WorkRequest::Notify::kNone) return;
+  if (handle == nullptr || queue == nullptr) return;
+  queue->Notify(*handle, work.channel, work.notify == WorkRequest::Notify::kWake);
 }
 
 bool SimEnd::StartSend(const std::shared_ptr<SimRequest>& request) {

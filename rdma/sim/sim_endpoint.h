@@ -126,6 +126,7 @@ class SimEnd {
 
   // Initiator.
   void PostOne(const WorkRequest& work);
+  bool TryAtOnce(const std::shared_ptr<SimRequest>& request);
   void OnResponse(const std::shared_ptr<SimRequest>& request, CompletionStatus status);
   void CompleteInOrder();
   void Fail(CompletionStatus status);
@@ -138,6 +139,9 @@ class SimEnd {
   void Arrive(std::shared_ptr<SimRequest> request);
   void StartArrived();
   void StartTransfer(std::shared_ptr<SimRequest> request);
+  // Null if the peer may not do what it asks for.
+  std::shared_ptr<SimRegistration> FindTarget(const SimRequest& request) const;
+  void NotifyAfter(const WorkRequest& work);
   bool StartSend(const std::shared_ptr<SimRequest>& request);
   void Respond(const std::shared_ptr<SimRequest>& request, CompletionStatus status);
 

@@ -50,6 +50,7 @@ class SimConnection final : public Connection {
   NodeId peer() const override { return end_.peer->process.node(); }
   std::string_view peer_private_data() const override { return end_.peer_private_data; }
   bool failed() const override { return end_.failed(); }
+  bool completes_at_once() const override { return end_.network.options().at_once; }
   SimEnd& end() { return end_; }
 
  private:

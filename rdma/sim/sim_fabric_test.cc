@@ -417,6 +417,25 @@ TEST(SimFabric, ConnectingToAPausedNodeWaitsForItOrForTheDeadline) {
   }
 }
 
+TEST(SimFabric, InTheAtOnceModeReadAndWriteEndInsidePost) {
+  Bench bench(7, SimNetworkOptions::AtOnce());
+  Connection& ab = bench.Connect(bench.a, bench.b);
+  EXPECT_TRUE(ab.completes_at_once());
+  bench.a.words()[0] = 5;
+  ASSERT_TRUE(ab.Post(Write(bench.a, 0, 8, bench.b.Remote(64), 1)).ok());
+  EXPECT_EQ(bench.b.words()[8], 5u);
+  ASSERT_TRUE(ab.Post(Read(bench.a, 8, 8, bench.b.Remote(64), 2)).ok());
+  EXPECT_EQ(bench.a.words()[1], 5u);
+  bench.a.Poll();
+  ASSERT_EQ(bench.a.seen.size(), 2u);
+  EXPECT_EQ(bench.a.seen[1].id, 2u);
+  ASSERT_TRUE(ab.Post(Write(bench.a, 0, 8, {1, RemoteKey(1)}, 3)).ok());
+  bench.a.Poll();
+  ASSERT_EQ(bench.a.seen.size(), 3u);
+  EXPECT_EQ(bench.a.seen[2].status, CompletionStatus::kRemoteAccess);
+  EXPECT_TRUE(ab.failed());
+}
+
 TEST(SimFabric, ACardSendsNoMoreMessagesThanItsRate) {
   SimNetworkOptions options = SimNetworkOptions::Card();
   options.messages_per_second = 1'000'000;

@@ -18,6 +18,12 @@ SimNetworkOptions SimNetworkOptions::SharedMemory() {
   return o;
 }
 
+SimNetworkOptions SimNetworkOptions::AtOnce() {
+  SimNetworkOptions o = SharedMemory();
+  o.at_once = true;
+  return o;
+}
+
 SimNetworkOptions SimNetworkOptions::Card() {
   SimNetworkOptions o;
   o.base_latency = 850;

@@ -46,6 +46,10 @@ struct SimNetworkOptions {
   // The initiator's CPU makes the copies, as in shared memory: they stop while it is paused. Otherwise cards
   // do.
   bool initiator_copies = false;
+  // READ and WRITE end inside Post(), as in shared memory: code has a path of its own for that. Nothing tears
+  // then, and links are neither cut nor slow (requests that meet a cut link take the slow way, in spite of
+  // what is promised).
+  bool at_once = false;
 
   Nanos peer_timeout_min = kMillisecond;  // until a request that gets no answer fails
   Nanos peer_timeout_max = 3 * kMillisecond;
@@ -53,8 +57,10 @@ struct SimNetworkOptions {
   Nanos death_notice_max = 2 * kMillisecond;
   Nanos receiver_timeout = kMillisecond;  // SEND without a posted receive
 
-  // Peers on one host through shared memory, and a 100 Gbit/s card as of 2017.
+  // Peers on one host through shared memory, seen piece by piece; the same with at_once; and a 100 Gbit/s
+  // card of 2017.
   static SimNetworkOptions SharedMemory();
+  static SimNetworkOptions AtOnce();
   static SimNetworkOptions Card();
 };
 

@@ -169,6 +169,8 @@ class SimWorld final : private StoreObserver {
   void After(Nanos ns, std::function<void()> fn, uint8_t kind = 0, uint32_t process = UINT32_MAX) {
     At(now_ + ns, std::move(fn), kind, process);
   }
+  // Code of a process takes its core for this long: true time moves on, if it is called within a step.
+  void Elapse(Nanos ns) { OnClockRead(ns); }
   // Adds bytes to the digest.
   void Record(uint64_t value) { digest_ = (digest_ ^ value) * 0x9fb21c651e98df25 + (digest_ >> 29); }
 
