@@ -73,9 +73,9 @@ class SafePoint {
 };
 
 struct AllocateRegionRequest {
-  RegionId near;            // join this region's locality group; 0: a new group
-  RegionId newest_known;    // the newest region of the group that the caller knows: if there is a newer, that one is returned
-  NodeId preferred_primary;  // for a new group; 0: by balance
+  RegionId near{};          // join this region's locality group; 0: a new group
+  RegionId newest_known{};  // the newest region of the group that the caller knows: if there is a newer, that one is returned
+  NodeId preferred_primary{}; // for a new group; 0: by balance
 };
 
 // What only the configuration manager can do, for coroutines on a worker.

@@ -3,7 +3,9 @@
 #ifndef FURROW_TXN_NODE_H_
 #define FURROW_TXN_NODE_H_
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -60,6 +62,8 @@ class Node {
 
   void SetView(std::shared_ptr<const cluster::ClusterView> view);
   std::shared_ptr<const cluster::ClusterView> view() const;
+  // The same without a lock, for workers; every view lives as long as the node. Null before the first SetView().
+  const cluster::ClusterView* current_view() const { return current_.load(std::memory_order_acquire); }
 
   const NodeOptions options;
   const Clock& clock;
@@ -78,9 +82,17 @@ class Node {
   LockTable locks;
 
  private:
+  absl::StatusOr<rdma::RemoteAddress> MakeReplica(RegionId id, RegionId locality, uint64_t bytes, ConfigId config,
+                                                  bool primary) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   mutable absl::Mutex mutex_;
-  std::shared_ptr<const cluster::ClusterView> view_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::unique_ptr<rdma::MemoryRegion>> registrations_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<const cluster::ClusterView>> views_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<const cluster::ClusterView*> current_{nullptr};
+  struct Replica {
+    RegionId id;
+    std::unique_ptr<rdma::MemoryRegion> registration;
+  };
+  std::vector<Replica> replicas_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace furrow::txn

@@ -30,9 +30,9 @@ std::string_view ToString(AbortReason reason);
 // Whom and what a transaction collided with, as far as it is known.
 struct Conflict {
   AbortReason reason = AbortReason::kNone;
-  Address address;
-  TxId other;          // null when it is not known
-  std::string object;  // the object's own name (table and key) when it has one
+  Address address{};
+  TxId other{};          // null when it is not known
+  std::string object{};  // the object's own name (table and key) when it has one
 };
 
 enum class Outcome : uint8_t {
@@ -43,10 +43,10 @@ enum class Outcome : uint8_t {
 
 struct CommitResult {
   Outcome outcome = Outcome::kAborted;
-  TxId id;              // null for a read-only transaction
-  Timestamp timestamp;  // W; R for a read-only transaction
+  TxId id{};            // null for a read-only transaction
+  Timestamp timestamp{};  // W; R for a read-only transaction
   // Ok; Aborted with phase, object and the other transaction; ResourceExhausted; Unknown with the id to ask for.
-  absl::Status status;
+  absl::Status status{};
   bool committed() const { return outcome == Outcome::kCommitted; }
 };
 

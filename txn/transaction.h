@@ -28,7 +28,19 @@
 
 namespace furrow::txn {
 
+}  // namespace furrow::txn
+
+namespace furrow::storage {
+class Region;
+}
+namespace furrow::cluster {
+struct RegionMapping;
+}
+
+namespace furrow::txn {
+
 class Worker;
+class Coordinator;
 
 struct TransactionOptions {
   bool read_only = false;            // writes are refused, and nothing is kept for validation
@@ -146,7 +158,22 @@ class Transaction {
   bool distributed() const { return distributed_; }
 
  private:
-  friend class Committer;
+  friend class Coordinator;
+  friend class CommitRun;
+  // What a look at an object that this node is primary of came to.
+  enum class Look : uint8_t { kDone, kLocked, kTorn };
+  Look LookLocal(const cluster::RegionMapping& mapping, storage::Region& region, Address address, uint32_t bytes,
+                 bool hint, ReadResult* result);
+  // The version at R, from the chain that begins at `ovp` in this node's memory.
+  void FollowLocal(const cluster::RegionMapping& mapping, Address address, uint32_t bytes, uint32_t slot_bytes,
+                   storage::OldVersionPointer ovp, bool hint, ReadResult* result);
+  // Enters what was read into the read set and makes the answer. `data` is the payload in the arena.
+  void Accept(Address address, storage::ObjectWord word, std::byte* data, uint32_t bytes, uint32_t slot_bytes,
+              bool old_version, ReadResult* result);
+  // The version at R is gone: dooms, or for a hint says NotFound.
+  void TooOld(Address address, bool hint, ReadResult* result);
+  ReadResult FromAccess(const Access& access, uint32_t bytes) const;
+  ReadResult Fail(Conflict conflict);
   bool TryReadLocal(Address address, uint32_t bytes, bool hint, ReadResult* result);
   Task<ReadResult> ReadSlow(Address address, uint32_t bytes, bool hint);
   bool TryAllocCached(RegionId locality, uint32_t bytes, absl::StatusOr<Allocation>* result);
@@ -156,6 +183,7 @@ class Transaction {
   const TransactionOptions options_;
   Timestamp read_ts_;
   Nanos deadline_ = 0;
+  uint64_t open_id_ = 0;  // the coordinator's, of its list of open transactions
   AccessSet accesses_;
   uint32_t writes_ = 0;
   uint32_t remote_reads_ = 0;

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "base/event_loop.h"
-#include "base/histogram.h"
 #include "base/random.h"
 #include "base/task.h"
 #include "rdma/ring/mesh.h"
@@ -40,6 +39,9 @@ struct WorkerStats {
   uint64_t applied = 0;          // objects applied as a backup
 };
 
+class Coordinator;
+class Participant;
+
 class Worker {
  public:
   // What a body does: reads and writes through the transaction. A non-OK status other than Aborted ends Run() with it
@@ -50,6 +52,7 @@ class Worker {
   Worker(Node& node, WorkerId id, EventLoop& loop, rdma::CompletionQueue& queue, uint64_t seed);
   ~Worker();
 
+  // Makes the rings, registers with the loop. Owner thread, or before the loop runs.
   absl::Status Start();
   // Opens the rings to a member; idempotent.
   Task<absl::Status> ConnectTo(NodeId node, rdma::Endpoint endpoint);
@@ -70,15 +73,21 @@ class Worker {
   const WorkerStats& stats() const { return stats_; }
 
   // --- the parts; for txn/ only ---
-  class Coordinator;
-  class Participant;
   Coordinator& coordinator() { return *coordinator_; }
   Participant& participant() { return *participant_; }
   rdma::RingMesh& mesh() { return *mesh_; }
   WorkerStats& mutable_stats() { return stats_; }
+  // Something was left to truncate: housekeeping comes soon, also after a long idle time.
+  void NoteActivity() {
+    if (housekeeping_interval_ > node_.options.truncate_flush_ns) HousekeepSoon();
+  }
   Random& random() { return random_; }
 
  private:
+  void Housekeep();
+  void HousekeepSoon();
+  Task<absl::Status> Attempt(const Body& body, const RunOptions& options, CommitResult* result);
+
   Node& node_;
   const WorkerId id_;
   EventLoop& loop_;
@@ -88,6 +97,8 @@ class Worker {
   std::unique_ptr<Coordinator> coordinator_;
   std::unique_ptr<rdma::RecordHandler> handler_;
   std::unique_ptr<rdma::RingMesh> mesh_;
+  Nanos housekeeping_interval_ = 0;
+  EventLoop::TimerId housekeeping_ = 0;
 };
 
 }  // namespace furrow::txn

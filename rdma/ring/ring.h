@@ -81,6 +81,10 @@ class RingWriter {
   uint64_t free_bytes() const;
   uint32_t capacity() const { return ring_.capacity; }
   uint32_t max_record() const { return max_record_; }
+  // True when nothing is appended that was not released by the reader, and nothing is reserved.
+  bool empty() const { return free_bytes() == ring_.capacity - max_record_; }
+  // True if Append() needs the body no longer than it runs.
+  bool completes_at_once() const { return connection_ == nullptr || connection_->completes_at_once(); }
 
   // Appends one record out of reserved room. The body is read until `done_id`'s completion (0: nobody is told; the
   // WRITE is unsignaled and the caller keeps the body until a later signaled one completes). For a local ring the

@@ -1,0 +1,168 @@
+// Slots for allocations: leased in batches from the primary of the locality group; blocks are cut, and the group grown by
+// a region, as they run out.
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "storage/size_class.h"
+#include "txn/coordinator.h"
+
+namespace furrow::txn {
+namespace {
+
+// Blocks of an object size close to a block hold few slots: no use in asking for more than a block has.
+uint32_t BatchOf(uint32_t wanted, storage::SizeClass size_class) {
+  uint32_t per_block = static_cast<uint32_t>(storage::kBlockBytes / storage::SlotBytes(size_class));
+  return std::max<uint32_t>(1, std::min(wanted, per_block / 2 + 1));
+}
+
+}  // namespace
+
+void Coordinator::GiveLease(const storage::SlotLease& lease) {
+  const cluster::RegionMapping* mapping = node_.directory.Find(lease.address.region());
+  FURROW_CHECK(mapping != nullptr);
+  leases_.Give(mapping->locality, storage::ClassForPayload(storage::PayloadCapacity(lease.slot_bytes)), lease);
+}
+
+Task<absl::Status> Coordinator::RefillLeases(RegionId locality, storage::SizeClass size_class) {
+  const uint64_t key = LeaseCache::Key(locality, size_class);
+  if (auto it = refills_.find(key); it != refills_.end()) {
+    struct Awaiter {
+      std::vector<std::coroutine_handle<>>& waiters;
+      bool await_ready() const noexcept { return false; }
+      void await_suspend(std::coroutine_handle<> h) const { waiters.push_back(h); }
+      void await_resume() const noexcept {}
+    };
+    co_await Awaiter{it->second};
+    co_return absl::OkStatus();  // the caller looks into the cache and comes back if it is empty
+  }
+  refills_[key];
+  absl::Status status = co_await FetchLeases(locality, size_class);
+  auto node = refills_.extract(key);
+  for (std::coroutine_handle<> waiter : node.mapped()) worker_.loop().Schedule(waiter);
+  co_return status;
+}
+
+Task<absl::Status> Coordinator::FetchLeases(RegionId locality, storage::SizeClass size_class) {
+  const cluster::RegionMapping* mapping = node_.directory.Find(locality);
+  if (mapping == nullptr) {
+    if (node_.control == nullptr) co_return absl::NotFoundError("no such locality group");
+    FURROW_CO_ASSIGN_OR_RETURN(mapping, co_await node_.control->LookupRegion(locality));
+  }
+  const uint32_t count = BatchOf(node_.options.lease_batch, size_class);
+  std::vector<storage::SlotLease> slots;
+  NodeId primary = mapping->primary().node;
+  if (primary == node_.options.id) {
+    FURROW_CO_RETURN_IF_ERROR(co_await LeaseHere(locality, size_class, count, NodeId(), &slots));
+  } else {
+    LeaseRequest request{locality.value(), size_class.value(), static_cast<uint16_t>(count)};
+    FURROW_CO_ASSIGN_OR_RETURN(
+        std::vector<std::byte> answer,
+        co_await Call(primary, MessageType::kLease, 1, std::as_bytes(std::span(&request, 1)),
+                      count * sizeof(LeasedSlot)));
+    MessageHeader header;
+    if (!ReadAt(answer, 0, &header)) co_return absl::InternalError("a malformed answer to a lease request");
+    if (header.code != AnswerCode::kOk) {
+      co_return absl::ResourceExhaustedError(
+          absl::StrCat("no memory for objects of ", storage::SlotBytes(size_class), " bytes near region ",
+                       locality.value(), " at node ", primary.value(),
+                       ". Delete data, or give the storage nodes more memory"));
+    }
+    for (uint32_t i = 0; i < header.count; ++i) {
+      LeasedSlot slot;
+      if (!ReadAt(answer, sizeof header + i * sizeof slot, &slot)) break;
+      slots.push_back({Address::FromBits(slot.address), storage::ObjectWord::FromBits(slot.expected), slot.slot_bytes});
+    }
+  }
+  for (auto it = slots.rbegin(); it != slots.rend(); ++it) {
+    if (node_.directory.Find(it->address.region()) == nullptr) {
+      if (node_.control == nullptr) co_return absl::NotFoundError("a leased slot lies in an unknown region");
+      FURROW_CO_RETURN_IF_ERROR((co_await node_.control->LookupRegion(it->address.region())).status());
+    }
+    leases_.Give(locality, size_class, *it);
+  }
+  co_return absl::OkStatus();
+}
+
+Task<absl::Status> Coordinator::LeaseHere(RegionId locality, storage::SizeClass size_class, uint32_t count,
+                                          NodeId holder, std::vector<storage::SlotLease>* out) {
+  while (true) {
+    if (node_.allocator.Lease(locality, size_class, count, holder, out) > 0) {
+      if (node_.allocator.WantsBlock(locality, size_class)) worker_.loop().Spawn(CutAhead(locality, size_class));
+      co_return absl::OkStatus();
+    }
+    bool under_way = false;
+    std::optional<storage::BlockCut> cut = node_.allocator.BeginCut(locality, size_class, &under_way);
+    if (cut.has_value()) {
+      FURROW_CO_RETURN_IF_ERROR(co_await CutBlock(*cut));
+      continue;
+    }
+    if (under_way) {
+      co_await worker_.loop().SleepFor(20 * kMicrosecond);
+      continue;
+    }
+    // The group is full. Emptied blocks may have become free meanwhile; otherwise it grows.
+    if (node_.allocator.Reclaim(node_.safe_point.safe_point()) > 0) continue;
+    RegionId newest = node_.allocator.NewestRegion(locality);
+    if (newest == RegionId() || node_.control == nullptr) {
+      co_return absl::ResourceExhaustedError(absl::StrCat("the regions near region ", locality.value(), " are full"));
+    }
+    FURROW_CO_RETURN_IF_ERROR(
+        (co_await node_.control->AllocateRegion({.near = locality, .newest_known = newest})).status());
+  }
+}
+
+Task<void> Coordinator::CutAhead(RegionId locality, storage::SizeClass size_class) {
+  bool under_way = false;
+  std::optional<storage::BlockCut> cut = node_.allocator.BeginCut(locality, size_class, &under_way);
+  if (!cut.has_value()) co_return;
+  absl::Status status = co_await CutBlock(*cut);
+  if (!status.ok()) FURROW_LOG_EVERY(WARNING, kSecond) << "a block could not be cut ahead: " << status.ToString();
+}
+
+// Every replica zeroes the block and acknowledges its header before a slot is handed out; the primary's copy last.
+Task<absl::Status> Coordinator::CutBlock(storage::BlockCut cut) {
+  const cluster::RegionMapping* mapping = node_.directory.Find(cut.region);
+  FURROW_CHECK(mapping != nullptr);
+  CutRequest request{.config = node_.current_view()->id().value(),
+                     .version = cut.version,
+                     .region = cut.region.value(),
+                     .block = cut.block,
+                     .slot_bytes = cut.slot_bytes};
+  absl::Status status;
+  for (size_t i = 1; i < mapping->replicas.size() && status.ok(); ++i) {
+    absl::StatusOr<std::vector<std::byte>> answer =
+        co_await Call(mapping->replicas[i].node, MessageType::kCutBlock, 1, std::as_bytes(std::span(&request, 1)), 0);
+    MessageHeader header;
+    if (!answer.ok()) {
+      status = answer.status();
+    } else if (!ReadAt(*answer, 0, &header) || header.code != AnswerCode::kOk) {
+      status = absl::UnavailableError(
+          absl::StrCat("member ", mapping->replicas[i].node.value(), " refused to cut a block"));
+    }
+  }
+  if (status.ok()) status = node_.regions.Find(cut.region)->CutBlock(cut.block, cut.slot_bytes, cut.version);
+  if (status.ok()) {
+    node_.allocator.BlockReady(cut);
+  } else {
+    node_.allocator.BlockFailed(cut);
+  }
+  co_return status;
+}
+
+void Coordinator::ReturnLeases() {
+  std::vector<storage::SlotLease> all;
+  leases_.TakeAll(&all);
+  for (const storage::SlotLease& lease : all) {
+    const cluster::RegionMapping* mapping = node_.directory.Find(lease.address.region());
+    if (mapping->primary().node == node_.options.id) {
+      node_.allocator.Unlease(lease, NodeId());
+      continue;
+    }
+    LeasedSlot slot{lease.address.bits(), lease.expected.bits(), lease.slot_bytes, 0};
+    // If it cannot be sent, the lease ends with our membership.
+    Send(mapping->primary().node, MessageType::kUnlease, 1, std::as_bytes(std::span(&slot, 1))).IgnoreError();
+  }
+}
+
+}  // namespace furrow::txn

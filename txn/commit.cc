@@ -1,0 +1,654 @@
+// The commit (FaRMv2 section 4.2 over SOSP'15 section 4), step by step. See coordinator.h for the phases.
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/mutation.h"
+#include "base/status_macros.h"
+#include "base/strings.h"
+#include "storage/region.h"
+#include "txn/coordinator.h"
+#include "txn/participant.h"
+
+namespace furrow::txn {
+
+// One commit under way. Lives in the frame of Coordinator::Commit.
+class CommitRun {
+ public:
+  CommitRun(Coordinator& coordinator, Transaction& tx)
+      : coordinator_(coordinator), worker_(coordinator.worker()), node_(worker_.node()), tx_(tx),
+        backups_(worker_.loop()) {}
+  ~CommitRun();
+
+  Task<CommitResult> Run();
+
+ private:
+  // The written objects whose regions have the same replicas; they go through the commit together.
+  struct Group {
+    const cluster::RegionMapping* mapping;
+    absl::InlinedVector<Access*, 32> writes{};
+    size_t bytes = 0;  // of their entries
+  };
+  // A node that takes part, and the groups that it is primary or backup of, as bit sets.
+  struct Party {
+    NodeId node;
+    LinkState* state = nullptr;
+    uint64_t primary_of = 0;
+    uint64_t backup_of = 0;
+    uint64_t reserved = 0;       // log room that is not used yet, without that for truncation
+    bool reply_reserved = false;
+    bool lock_sent = false;
+    bool self() const { return state->link->connection == nullptr; }
+  };
+  // A staged record body for a set of groups; LOCK and COMMIT-BACKUP of the same set share it.
+  struct Body {
+    uint64_t groups;
+    std::span<std::byte> bytes;
+    uint64_t hash = 0;
+    LogType written_as{};  // its header is rewritten only between phases, never while a WRITE reads it
+  };
+
+  absl::Status Plan();
+  Party& PartyOf(NodeId node);
+  size_t RecordBodyBytes(uint64_t groups) const;
+  uint64_t LogRoom(const Party& party) const;
+  Task<absl::Status> Reserve();
+  bool TryReserve();
+  absl::StatusOr<Body*> Build(uint64_t groups);
+  LogHeader Header(LogType type, Timestamp w) const;
+  absl::Status AppendBody(Party& party, LogType type, uint64_t groups, Timestamp w, uint64_t done_id,
+                          rdma::WorkRequest::Notify notify);
+  absl::Status AppendSmall(Party& party, LogType type, Timestamp w, CommitOp* op);
+
+  const Access* ChangedLocally() const;
+  absl::Status SendLock(Party& party);
+  Task<absl::Status> Lock();
+  Task<Timestamp> WriteTimestamp();
+  bool ValidateLocal(const Access& access);
+  Task<bool> Validate();
+  Task<bool> ValidateRemote(NodeId node, std::vector<Access*> accesses);
+  Task<bool> ValidateByMessage(NodeId node, const std::vector<Access*>& accesses);
+  Task<bool> CommitBackups(Timestamp w);
+  Task<bool> CommitPrimaries(Timestamp w);
+  Task<void> AbortLocked();
+  CommitResult Aborted(Conflict conflict);
+  CommitResult UnknownOutcome(std::string_view why);
+  CommitResult Committed(Timestamp w);
+  void DropReservations();
+
+  Coordinator& coordinator_;
+  Worker& worker_;
+  Node& node_;
+  Transaction& tx_;
+  CommitOp* op_ = nullptr;
+  TxId id_;
+  absl::InlinedVector<Group, 2> groups_;
+  absl::InlinedVector<Party, 4> parties_;
+  absl::InlinedVector<Body, 4> bodies_;
+  absl::InlinedVector<uint32_t, 4> regions_;
+  rdma::OperationGroup backups_;  // COMMIT-BACKUPs that are not acknowledged
+};
+
+CommitRun::~CommitRun() {
+  for (Body& body : bodies_) {
+    // A LOCK that was not answered may still be read by its WRITE.
+    if (op_ != nullptr && op_->replies_pending > 0) {
+      op_->limbo.push_back(body.bytes);
+    } else {
+      worker_.mesh().ReleaseStaged(body.bytes);
+    }
+  }
+  if (op_ != nullptr) coordinator_.Release(*op_);
+}
+
+// --- plan and room ---
+
+CommitRun::Party& CommitRun::PartyOf(NodeId node) {
+  for (Party& party : parties_) {
+    if (party.node == node) return party;
+  }
+  parties_.push_back(Party{.node = node});
+  return parties_.back();
+}
+
+absl::Status CommitRun::Plan() {
+  AccessSet& accesses = tx_.accesses_;
+  for (uint32_t i = 0; i < accesses.size(); ++i) {
+    Access& access = accesses.at(i);
+    if (!access.written() || (access.allocates && access.frees)) continue;  // born and gone: nothing to do
+    const cluster::RegionMapping* mapping = node_.directory.Find(access.address.region());
+    if (mapping == nullptr) return absl::UnavailableError("a region that the transaction writes is not mapped");
+    uint32_t region = access.address.region().value();
+    if (std::find(regions_.begin(), regions_.end(), region) == regions_.end()) regions_.push_back(region);
+    Group* group = nullptr;
+    for (Group& g : groups_) {
+      if (g.mapping == mapping || std::equal(g.mapping->replicas.begin(), g.mapping->replicas.end(),
+                                             mapping->replicas.begin(), mapping->replicas.end(),
+                                             [](const auto& a, const auto& b) { return a.node == b.node; })) {
+        group = &g;
+        break;
+      }
+    }
+    if (group == nullptr) {
+      if (groups_.size() == 64) return absl::ResourceExhaustedError("a transaction writes regions of over 64 placements");
+      group = &groups_.emplace_back(Group{.mapping = mapping});
+    }
+    group->writes.push_back(&access);
+    group->bytes += EntryBytes(access.frees ? 0 : access.write_bytes);
+  }
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const auto& replicas = groups_[g].mapping->replicas;
+    for (size_t r = 0; r < replicas.size(); ++r) {
+      Party& party = PartyOf(replicas[r].node);
+      (r == 0 ? party.primary_of : party.backup_of) |= uint64_t{1} << g;
+    }
+  }
+  for (Party& party : parties_) {
+    party.state = coordinator_.LinkTo(party.node);
+    if (party.state == nullptr || party.state->link->gone) {
+      return absl::UnavailableError(absl::StrCat("member ", party.node.value(), " is gone"));
+    }
+    if (party.primary_of != 0 && !party.self()) tx_.distributed_ = true;
+  }
+  return absl::OkStatus();
+}
+
+size_t CommitRun::RecordBodyBytes(uint64_t groups) const {
+  size_t bytes = sizeof(LogHeader) + Pad8(4 * regions_.size());
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    if ((groups >> g & 1) != 0) bytes += groups_[g].bytes;
+  }
+  return bytes;
+}
+
+uint64_t CommitRun::LogRoom(const Party& party) const {
+  uint64_t room = 0;
+  if (party.primary_of != 0) {
+    // LOCK, then COMMIT-PRIMARY (with ids to truncate) or ABORT.
+    room += rdma::RecordBytes(RecordBodyBytes(party.primary_of)) + kSmallRecordRoom;
+  }
+  if (party.backup_of != 0) room += rdma::RecordBytes(RecordBodyBytes(party.backup_of));
+  return room;
+}
+
+bool CommitRun::TryReserve() {
+  for (size_t i = 0; i < parties_.size(); ++i) {
+    Party& party = parties_[i];
+    uint64_t room = LogRoom(party);
+    bool reply = party.primary_of != 0 && !party.self();
+    bool ok = party.state->link->log->Reserve(room + kTruncateRoom);
+    if (ok && reply && party.state->link->reply_room < kLockReplyRoom) {
+      party.state->link->log->Unreserve(room + kTruncateRoom);
+      ok = false;
+    }
+    if (!ok) {
+      for (size_t j = 0; j < i; ++j) {
+        parties_[j].state->link->log->Unreserve(parties_[j].reserved + kTruncateRoom);
+        parties_[j].reserved = 0;
+        if (parties_[j].reply_reserved) parties_[j].state->link->reply_room += kLockReplyRoom;
+        parties_[j].reply_reserved = false;
+      }
+      return false;
+    }
+    party.reserved = room;
+    if (reply) party.state->link->reply_room -= kLockReplyRoom;
+    party.reply_reserved = reply;
+  }
+  return true;
+}
+
+Task<absl::Status> CommitRun::Reserve() {
+  for (const Party& party : parties_) {
+    const rdma::RingWriter& log = *party.state->link->log;
+    uint64_t need = LogRoom(party) + kTruncateRoom;
+    size_t largest = std::max(RecordBodyBytes(party.primary_of), RecordBodyBytes(party.backup_of));
+    if (rdma::RecordBytes(largest) > log.max_record() || need + log.max_record() > log.capacity() / 2) {
+      co_return absl::ResourceExhaustedError(absl::StrCat(
+          "the transaction is too large: it needs ", need, " bytes of log at node ", party.node.value(), " of which ",
+          largest, " in one record; the limits are ", log.capacity() / 2 - log.max_record(), " and ", log.max_record(),
+          ". Write less in one transaction, or raise log_ring_bytes and max_log_record"));
+    }
+  }
+  for (int tries = 0; !TryReserve(); ++tries) {
+    if (worker_.loop().Now() > tx_.deadline_) {
+      co_return absl::DeadlineExceededError("no room in the log rings before the transaction's deadline; a member is "
+                                            "slow, or log_ring_bytes is too small for this load");
+    }
+    coordinator_.FlushTruncations(true);
+    if (tries < 16) {
+      co_await worker_.loop().Yield();
+    } else {
+      co_await worker_.loop().SleepFor(50 * kMicrosecond);
+    }
+  }
+  co_return absl::OkStatus();
+}
+
+void CommitRun::DropReservations() {
+  for (Party& party : parties_) {
+    if (party.reserved > 0) party.state->link->log->Unreserve(party.reserved);
+    party.reserved = 0;
+    // The answer's room comes back with the answer.
+    if (party.reply_reserved && !party.lock_sent) party.state->link->reply_room += kLockReplyRoom;
+    party.reply_reserved = false;
+  }
+}
+
+// --- records ---
+
+LogHeader CommitRun::Header(LogType type, Timestamp w) const {
+  LogHeader h{};
+  h.type = type;
+  h.format = kRecordFormat;
+  h.config = id_.config.value();
+  h.local = id_.local;
+  h.node = id_.node.value();
+  h.worker = id_.worker.value();
+  h.low_bound = coordinator_.low_bound();
+  h.timestamp = w.value();
+  return h;
+}
+
+absl::StatusOr<CommitRun::Body*> CommitRun::Build(uint64_t groups) {
+  for (Body& body : bodies_) {
+    if (body.groups == groups) return &body;
+  }
+  FURROW_ASSIGN_OR_RETURN(std::span<std::byte> bytes, worker_.mesh().StageRecord(RecordBodyBytes(groups)));
+  bodies_.push_back(Body{.groups = groups, .bytes = bytes});
+  size_t at = sizeof(LogHeader);
+  std::memset(bytes.data() + at, 0, Pad8(4 * regions_.size()));
+  std::memcpy(bytes.data() + at, regions_.data(), 4 * regions_.size());
+  at += Pad8(4 * regions_.size());
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    if ((groups >> g & 1) == 0) continue;
+    for (const Access* access : groups_[g].writes) {
+      uint32_t payload = access->frees ? 0 : access->write_bytes;
+      ObjectEntry entry{.address = access->address.bits(),
+                        .expected = access->observed.bits(),
+                        .payload = payload,
+                        .flags = (access->allocates ? kEntryAllocates : 0) | (access->frees ? kEntryFrees : 0)};
+      WriteAt(bytes, at, entry);
+      at += sizeof entry;
+      if (payload > 0) {
+        uint64_t zero = 0;
+        std::memcpy(bytes.data() + at + Pad8(payload) - 8, &zero, 8);
+        std::memcpy(bytes.data() + at, access->write, payload);
+      }
+      at += Pad8(payload);
+    }
+  }
+  FURROW_CHECK(at == bytes.size());
+  return &bodies_.back();
+}
+
+absl::Status CommitRun::AppendBody(Party& party, LogType type, uint64_t groups, Timestamp w, uint64_t done_id,
+                                   rdma::WorkRequest::Notify notify) {
+  FURROW_ASSIGN_OR_RETURN(Body* body, Build(groups));
+  if (body->written_as != type) {
+    LogHeader h = Header(type, w);
+    h.region_count = static_cast<uint16_t>(regions_.size());
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      if ((groups >> g & 1) != 0) h.object_count += static_cast<uint32_t>(groups_[g].writes.size());
+    }
+    WriteAt(body->bytes, 0, h);
+    body->written_as = type;
+    body->hash = rdma::HashBody(body->bytes);
+  }
+  FURROW_RETURN_IF_ERROR(party.state->link->log->Append({body->bytes, body->hash}, done_id, notify));
+  party.reserved -= rdma::RecordBytes(body->bytes.size());
+  return absl::OkStatus();
+}
+
+absl::Status CommitRun::AppendSmall(Party& party, LogType type, Timestamp w, CommitOp* op) {
+  absl::Status appended =
+      coordinator_.AppendSmall(*party.state, Header(type, w), op, rdma::WorkRequest::Notify::kWake);
+  if (appended.ok()) party.reserved -= kSmallRecordRoom;
+  return appended;
+}
+
+// --- LOCK ---
+
+const Access* CommitRun::ChangedLocally() const {
+  for (const Group& group : groups_) {
+    if (group.mapping->primary().node != node_.options.id) continue;
+    for (const Access* access : group.writes) {
+      storage::Region* region = node_.regions.Find(access->address.region());
+      std::byte* slot = region == nullptr ? nullptr : region->SlotAt(access->address.offset());
+      if (slot == nullptr || storage::LoadWord(slot) != access->observed) return access;
+    }
+  }
+  return nullptr;
+}
+
+absl::Status CommitRun::SendLock(Party& party) {
+  ++op_->replies_pending;
+  absl::Status sent = AppendBody(party, LogType::kLock, party.primary_of, Timestamp(), 0,
+                                 rdma::WorkRequest::Notify::kWake);
+  if (!sent.ok()) {
+    --op_->replies_pending;
+    return sent;
+  }
+  party.lock_sent = true;
+  if (party.self()) worker_.mesh().DeliverSelf();
+  return absl::OkStatus();
+}
+
+// Remote primaries first: while their answers travel nothing is locked here, and hot local objects are locked only from
+// now on, for microseconds. Which of the two orders locks are taken in is free: a LOCK never waits for another.
+Task<absl::Status> CommitRun::Lock() {
+  bool remote = false;
+  for (Party& party : parties_) remote = remote || (party.primary_of != 0 && !party.self());
+  // No use in bothering others if our own part cannot succeed.
+  const Access* changed = remote && !Mutated(Mutation::kSkipLock) ? ChangedLocally() : nullptr;
+  if (changed != nullptr) {
+    op_->refused = true;
+    op_->conflict = {.reason = changed->allocates ? AbortReason::kAllocation : AbortReason::kLockConflict,
+                     .address = changed->address,
+                     .other = node_.locks.Holder(changed->address)};
+    co_return absl::OkStatus();
+  }
+  for (Party& party : parties_) {
+    if (party.primary_of == 0 || party.self()) continue;
+    FURROW_CO_RETURN_IF_ERROR(SendLock(party));
+  }
+  if (op_->replies_pending > 0) co_await coordinator_.WaitForReplies(*op_, tx_.deadline_);
+  if (op_->refused || op_->lost || op_->timed_out) co_return absl::OkStatus();
+  for (Party& party : parties_) {
+    if (party.primary_of != 0 && party.self()) FURROW_CO_RETURN_IF_ERROR(SendLock(party));
+  }
+  FURROW_CHECK(op_->replies_pending == 0);  // our own participant answers inside SendLock
+  co_return absl::OkStatus();
+}
+
+Task<void> CommitRun::AbortLocked() {
+  for (Party& party : parties_) {
+    if (!party.lock_sent) continue;
+    while (!party.state->link->gone) {
+      absl::Status sent = AppendSmall(party, LogType::kAbort, Timestamp(), nullptr);
+      if (sent.ok()) break;
+      co_await worker_.loop().Yield();  // the request queue is full; the log room is reserved
+    }
+    if (party.self()) worker_.mesh().DeliverSelf();
+  }
+  DropReservations();
+}
+
+// --- W and VALIDATE ---
+
+Task<Timestamp> CommitRun::WriteTimestamp() {
+  cluster::ClockInterval now;
+  while (!node_.timestamps.Now(&now)) co_await worker_.loop().SleepFor(100 * kMicrosecond);
+  Timestamp w = now.upper.Next();
+  // Strictly greater than every version that the transaction read or replaces.
+  for (uint32_t i = 0; i < tx_.accesses_.size(); ++i) {
+    w = std::max(w, tx_.accesses_.at(i).observed.timestamp().Next());
+  }
+  if (!Mutated(Mutation::kSkipWriteWait)) co_await coordinator_.WaitUntilPassed(w);
+  co_return w;
+}
+
+bool CommitRun::ValidateLocal(const Access& access) {
+  storage::Region* region = node_.regions.Find(access.address.region());
+  std::byte* slot = region == nullptr ? nullptr : region->SlotAt(access.address.offset());
+  if (slot != nullptr && storage::LoadWord(slot) == access.observed && !access.old_version) return true;
+  op_->conflict = {.reason = AbortReason::kValidateConflict,
+                   .address = access.address,
+                   .other = node_.locks.Holder(access.address)};
+  return false;
+}
+
+Task<bool> CommitRun::Validate() {
+  if (Mutated(Mutation::kSkipValidate)) co_return true;
+  absl::InlinedVector<std::pair<NodeId, std::vector<Access*>>, 4> remote;
+  AccessSet& accesses = tx_.accesses_;
+  for (uint32_t i = 0; i < accesses.size(); ++i) {
+    Access& access = accesses.at(i);
+    if (access.written()) continue;  // LOCK has compared it
+    const cluster::RegionMapping* mapping = node_.directory.Find(access.address.region());
+    NodeId primary = mapping->primary().node;
+    if (primary == node_.options.id) {
+      if (!ValidateLocal(access)) co_return false;
+      continue;
+    }
+    if (access.old_version) {
+      op_->conflict = {.reason = AbortReason::kValidateConflict, .address = access.address};
+      co_return false;
+    }
+    auto it = std::find_if(remote.begin(), remote.end(), [&](const auto& r) { return r.first == primary; });
+    if (it == remote.end()) {
+      remote.emplace_back(primary, std::vector<Access*>());
+      it = remote.end() - 1;
+    }
+    it->second.push_back(&access);
+  }
+  for (auto& [node, list] : remote) {
+    if (!co_await ValidateRemote(node, std::move(list))) co_return false;
+  }
+  co_return true;
+}
+
+Task<bool> CommitRun::ValidateRemote(NodeId node, std::vector<Access*> accesses) {
+  LinkState* state = coordinator_.LinkTo(node);
+  if (state == nullptr || state->link->gone || state->link->connection == nullptr) {
+    op_->lost = true;
+    co_return false;
+  }
+  rdma::Connection& connection = *state->link->connection;
+  if (!connection.completes_at_once() && accesses.size() > node_.options.validate_by_message_above) {
+    co_return co_await ValidateByMessage(node, accesses);
+  }
+  constexpr size_t kBatch = 32;
+  for (size_t first = 0; first < accesses.size(); first += kBatch) {
+    size_t n = std::min(kBatch, accesses.size() - first);
+    ScratchBuffer words(coordinator_.scratch_, 8 * n);
+    rdma::OperationGroup group(worker_.loop());
+    rdma::WorkRequest requests[kBatch];
+    for (size_t i = 0; i < n; ++i) {
+      Address address = accesses[first + i]->address;
+      const cluster::RegionMapping* mapping = node_.directory.Find(address.region());
+      requests[i] = rdma::WorkRequest{.opcode = rdma::Opcode::kRead,
+                                      .signaled = i + 1 == n,
+                                      .id = i + 1 == n ? group.id() : 0,
+                                      .local = words.empty() ? std::span<std::byte>() : words.bytes().subspan(8 * i, 8),
+                                      .remote = mapping->primary().memory.Plus(address.offset())};
+    }
+    group.Add();
+    while (words.empty() || !connection.Post(std::span(requests, n)).ok()) {
+      if (words.empty() || worker_.loop().Now() > tx_.deadline_) {
+        op_->timed_out = true;
+        co_return false;
+      }
+      co_await worker_.loop().Yield();
+    }
+    if (connection.completes_at_once()) worker_.mesh().PollCompletions();
+    if (co_await group.Wait() != rdma::CompletionStatus::kOk) {
+      op_->lost = true;
+      co_return false;
+    }
+    for (size_t i = 0; i < n; ++i) {
+      if (storage::LoadWord(words.bytes().data() + 8 * i) == accesses[first + i]->observed) continue;
+      op_->conflict = {.reason = AbortReason::kValidateConflict, .address = accesses[first + i]->address};
+      co_return false;
+    }
+  }
+  co_return true;
+}
+
+Task<bool> CommitRun::ValidateByMessage(NodeId node, const std::vector<Access*>& accesses) {
+  std::vector<ValidateEntry> entries;
+  for (const Access* access : accesses) entries.push_back({access->address.bits(), access->observed.bits()});
+  absl::StatusOr<std::vector<std::byte>> answer = co_await coordinator_.Call(
+      node, MessageType::kValidate, static_cast<uint32_t>(entries.size()), std::as_bytes(std::span(entries)),
+      sizeof(ValidateEntry));
+  MessageHeader header;
+  if (!answer.ok() || !ReadAt(*answer, 0, &header)) {
+    op_->lost = true;
+    co_return false;
+  }
+  if (header.code == AnswerCode::kOk) co_return true;
+  ValidateEntry entry{};
+  ReadAt(*answer, sizeof header, &entry);
+  op_->conflict = {.reason = AbortReason::kValidateConflict, .address = Address::FromBits(entry.address)};
+  co_return false;
+}
+
+// --- COMMIT-BACKUP, COMMIT-PRIMARY ---
+
+Task<bool> CommitRun::CommitBackups(Timestamp w) {
+  for (Party& party : parties_) {
+    if (party.backup_of == 0) continue;
+    rdma::OutboundLink& link = *party.state->link;
+    backups_.Add();
+    while (true) {
+      // Not waking, unless the ring fills up: a backup has nothing to do before truncation.
+      bool half_full = link.log->free_bytes() < link.log->capacity() / 2;
+      absl::Status sent = AppendBody(party, LogType::kCommitBackup, party.backup_of, w, backups_.id(),
+                                     half_full ? rdma::WorkRequest::Notify::kWake : rdma::WorkRequest::Notify::kQuiet);
+      if (sent.ok()) break;
+      if (link.gone) {
+        backups_.Forget();
+        op_->lost = true;
+        break;
+      }
+      co_await worker_.loop().Yield();
+    }
+    if (party.self()) {
+      worker_.mesh().DeliverSelf();
+    } else if (link.connection->completes_at_once()) {
+      worker_.mesh().PollCompletions();
+    }
+  }
+  if (Mutated(Mutation::kSkipBackupWait)) co_return true;
+  co_return co_await backups_.Wait() == rdma::CompletionStatus::kOk && !op_->lost;
+}
+
+Task<bool> CommitRun::CommitPrimaries(Timestamp w) {
+  // Our own primary first: its acknowledgement costs nothing, and one suffices for the report.
+  for (bool self : {true, false}) {
+    for (Party& party : parties_) {
+      if (party.primary_of == 0 || party.self() != self) continue;
+      ++op_->primaries_pending;
+      while (true) {
+        absl::Status sent = AppendSmall(party, LogType::kCommitPrimary, w, op_);
+        if (sent.ok()) break;
+        if (party.state->link->gone) {
+          rdma::Operation::Complete(op_->id(), rdma::CompletionStatus::kPeerGone);
+          break;
+        }
+        co_await worker_.loop().Yield();
+      }
+      if (self) {
+        worker_.mesh().DeliverSelf();
+      } else if (party.state->link->connection->completes_at_once()) {
+        worker_.mesh().PollCompletions();
+      }
+    }
+  }
+  if (!op_->primary_acknowledged) co_await coordinator_.WaitForPrimary(*op_);
+  co_return op_->primary_acknowledged;
+}
+
+// --- the whole ---
+
+CommitResult CommitRun::Aborted(Conflict conflict) {
+  if (op_ != nullptr) coordinator_.Completed(*op_, false);
+  tx_.Doom(conflict);
+  ++worker_.mutable_stats().aborted[static_cast<size_t>(tx_.conflict().reason)];
+  return CommitResult{.outcome = Outcome::kAborted, .id = id_, .status = ToStatus(tx_.conflict())};
+}
+
+CommitResult CommitRun::UnknownOutcome(std::string_view why) {
+  ++worker_.mutable_stats().unknown;
+  return CommitResult{.outcome = Outcome::kUnknown,
+                      .id = id_,
+                      .status = absl::UnknownError(absl::StrCat(
+                          "the outcome of transaction ", ToString(id_), " is unknown: ", Sv(why),
+                          ". It may have committed: read before you try again"))};
+}
+
+CommitResult CommitRun::Committed(Timestamp w) {
+  if (!node_.lease.valid()) return UnknownOutcome("this node lost its lease before it could report");
+  WorkerStats& stats = worker_.mutable_stats();
+  ++stats.committed;
+  if (tx_.distributed_) ++stats.distributed;
+  return CommitResult{.outcome = Outcome::kCommitted, .id = id_, .timestamp = w, .status = absl::OkStatus()};
+}
+
+Task<CommitResult> CommitRun::Run() {
+  if (absl::Status planned = Plan(); !planned.ok()) {
+    co_return CommitResult{.outcome = Outcome::kAborted, .status = planned};
+  }
+  if (absl::Status reserved = co_await Reserve(); !reserved.ok()) {
+    ++worker_.mutable_stats().aborted[static_cast<size_t>(AbortReason::kResource)];
+    co_return CommitResult{.outcome = Outcome::kAborted, .status = reserved};
+  }
+  op_ = &coordinator_.NewOp();
+  id_ = TxId{node_.current_view()->id(), node_.options.id, worker_.id(), op_->local};
+  for (Party& party : parties_) op_->links.push_back(party.state);
+
+  absl::Status sent = co_await Lock();
+  if (!sent.ok() || op_->refused || op_->lost || op_->timed_out) {
+    co_await AbortLocked();
+    Conflict conflict = op_->conflict;
+    if (op_->timed_out) conflict = {.reason = AbortReason::kDeadline};
+    if (op_->lost) conflict = {.reason = AbortReason::kMemberLost};
+    if (!sent.ok()) conflict = {.reason = AbortReason::kResource};
+    co_return Aborted(conflict);
+  }
+  Timestamp w = co_await WriteTimestamp();
+  if (!co_await Validate()) {
+    co_await AbortLocked();
+    Conflict conflict = op_->conflict;
+    if (op_->timed_out) conflict = {.reason = AbortReason::kDeadline};
+    if (op_->lost) conflict = {.reason = AbortReason::kMemberLost};
+    co_return Aborted(conflict);
+  }
+  if (!co_await CommitBackups(w)) co_return UnknownOutcome("a backup did not acknowledge COMMIT-BACKUP");
+  bool acknowledged = co_await CommitPrimaries(w);
+  co_await backups_.Wait();  // at once, except where the mutation has put it off
+  DropReservations();
+  if (!acknowledged) co_return UnknownOutcome("no primary acknowledged COMMIT-PRIMARY");
+  co_return Committed(w);
+}
+
+Task<CommitResult> Coordinator::Commit(Transaction& tx) {
+  if (tx.ended_) {
+    co_return CommitResult{.status = absl::FailedPreconditionError("the transaction has ended already")};
+  }
+  if (tx.doomed()) {
+    ++worker_.mutable_stats().aborted[static_cast<size_t>(tx.conflict_.reason)];
+    CommitResult result{.outcome = Outcome::kAborted, .status = ToStatus(tx.conflict_)};
+    tx.Abort();
+    co_return result;
+  }
+  WorkerStats& stats = worker_.mutable_stats();
+  stats.local_reads += tx.local_reads_;
+  stats.remote_reads += tx.remote_reads_;
+  if (tx.writes_ == 0) {
+    // All reads were of one snapshot, R, which is its serialization point: no message, nothing to validate.
+    tx.ended_ = true;
+    End(tx);
+    if (!node_.lease.valid()) {
+      co_return CommitResult{.outcome = Outcome::kAborted, .status = absl::UnavailableError("this node lost its lease")};
+    }
+    ++stats.committed;
+    ++stats.read_only;
+    co_return CommitResult{.outcome = Outcome::kCommitted, .timestamp = tx.read_ts_, .status = absl::OkStatus()};
+  }
+  CommitRun run(*this, tx);
+  CommitResult result = co_await run.Run();
+  if (result.committed()) {
+    tx.ended_ = true;
+    End(tx);
+  } else if (result.outcome == Outcome::kAborted) {
+    tx.Doom({.reason = AbortReason::kResource});
+    tx.Abort();
+  } else {
+    tx.ended_ = true;  // unknown: its allocations may exist
+    End(tx);
+  }
+  co_return result;
+}
+
+}  // namespace furrow::txn

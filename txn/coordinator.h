@@ -1,0 +1,202 @@
+// Coordinator: a worker's part as the one who begins, reads for and commits transactions (SOSP'15 section 4, FaRMv2
+// section 4.2), and who asks other nodes (validation by message, slot leases, block cuts).
+//
+// Phases of a commit, each a step of Commit() in commit.cc:
+//
+//   reserve -> LOCK -> W -> VALIDATE -> COMMIT-BACKUP -> COMMIT-PRIMARY -> report -> (all acknowledged) -> truncatable
+//                |               |
+//                +-- conflict ---+--> ABORT to every primary that was sent LOCK --> complete
+//
+// A transaction whose objects are all primary here goes through all of it without suspending.
+#ifndef FURROW_TXN_COORDINATOR_H_
+#define FURROW_TXN_COORDINATOR_H_
+
+#include <coroutine>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
+#include "rdma/operation.h"
+#include "txn/lease_cache.h"
+#include "txn/records.h"
+#include "txn/scratch_pool.h"
+#include "txn/worker.h"
+
+namespace furrow::txn {
+
+// What the coordinator knows of the way to one node, besides the mesh's link.
+struct LinkState {
+  rdma::OutboundLink* link = nullptr;
+  // Transactions with records at that node that may be truncated but have not been told so, oldest first.
+  std::deque<uint64_t> untold;
+  // Room that their truncation has reserved: kTruncateRoom each.
+};
+// A whole TRUNCATE record for one id: what each transaction reserves at each participant, so that truncation can always
+// be sent.
+inline constexpr size_t kMaxRidingIds = 8;
+// COMMIT-PRIMARY with the most ids that may ride on it; ABORT takes less.
+inline constexpr uint64_t kSmallRecordRoom = rdma::RecordBytes(sizeof(LogHeader) + 8 * kMaxRidingIds);
+inline constexpr uint64_t kTruncateRoom = rdma::RecordBytes(sizeof(LogHeader) + 8);
+// Room that an answer may take in the reply ring.
+inline constexpr uint64_t kLockReplyRoom = rdma::RecordBytes(sizeof(MessageHeader) + sizeof(LockReply));
+
+// A transaction between LOCK and the acknowledgement of the last COMMIT-PRIMARY. Outlives its coroutine's interest:
+// primaries may acknowledge after the report.
+struct CommitOp : rdma::Operation {
+  explicit CommitOp(Coordinator& owner);
+
+  Coordinator& coordinator;
+  uint64_t local = 0;
+  uint32_t replies_pending = 0;   // LOCK-REPLYs
+  uint32_t primaries_pending = 0;  // COMMIT-PRIMARY acknowledgements
+  bool primary_acknowledged = false;
+  bool refused = false;            // some primary refused the LOCK
+  bool lost = false;               // a participant is gone
+  bool timed_out = false;
+  bool complete = false;           // everything acknowledged (or aborted): truncatable
+  Conflict conflict;
+  std::coroutine_handle<> waiter;
+  absl::InlinedVector<LinkState*, 4> links;  // participants, for truncation
+  std::vector<std::span<std::byte>> limbo;   // staged bodies that go back with the last LOCK-REPLY
+  bool released = false;                     // its commit has no interest in it any more
+};
+
+class Coordinator {
+ public:
+  explicit Coordinator(Worker& worker);
+  ~Coordinator();
+  absl::Status Start();
+
+  // --- transactions ---
+  Task<absl::Status> Begin(Transaction& tx);
+  void End(Transaction& tx);
+  Task<CommitResult> Commit(Transaction& tx);
+
+  // --- reads (read.cc) ---
+  Task<ReadResult> ReadRemote(Transaction& tx, Address address, uint32_t bytes, bool hint);
+
+  // --- allocation (allocate.cc) ---
+  LeaseCache& leases() { return leases_; }
+  // Fills the cache for (locality, size class) or says why not.
+  Task<absl::Status> RefillLeases(RegionId locality, storage::SizeClass size_class);
+  // At the primary: leases slots to whoever asks, cutting blocks and growing the group as needed.
+  Task<absl::Status> LeaseHere(RegionId locality, storage::SizeClass size_class, uint32_t count, NodeId holder,
+                               std::vector<storage::SlotLease>* out);
+  Task<absl::Status> FetchLeases(RegionId locality, storage::SizeClass size_class);
+  // Returns every cached lease to its primary.
+  void ReturnLeases();
+
+  // --- requests to other nodes (request.cc) ---
+  // Sends a request and waits for the answer's bytes (header and body). `answer_bytes` bounds the answer's body.
+  Task<absl::StatusOr<std::vector<std::byte>>> Call(NodeId node, MessageType type, uint32_t count,
+                                                    std::span<const std::byte> body, size_t answer_bytes);
+  absl::Status Send(NodeId node, MessageType type, uint32_t count, std::span<const std::byte> body);
+  // An answer that came back on a reply ring.
+  void OnAnswer(rdma::InboundRing& ring, const rdma::RingRecord& record);
+  // Sends an answer to the worker at the other end of `ring`.
+  void Answer(rdma::InboundRing& ring, std::span<const std::byte> answer);
+
+  void OnLockReply(NodeId from, uint64_t local, AnswerCode code, const LockReply& reply);
+  void OnLinkLost(rdma::OutboundLink& link);
+
+  void GiveLease(const storage::SlotLease& lease);
+
+  // --- waits of a commit ---
+  struct OpAwaiter {
+    CommitOp& op;
+    bool ready;
+    bool await_ready() const noexcept { return ready; }
+    void await_suspend(std::coroutine_handle<> h) const noexcept { op.waiter = h; }
+    void await_resume() const noexcept {}
+  };
+  // Until every LOCK-REPLY is here, one refuses, a participant is lost, or the deadline passes.
+  Task<void> WaitForReplies(CommitOp& op, Nanos deadline);
+  // Until one COMMIT-PRIMARY is acknowledged or all have failed.
+  OpAwaiter WaitForPrimary(CommitOp& op) { return {op, op.primary_acknowledged || op.primaries_pending == 0}; }
+  // Until the clock's lower bound has reached `t`.
+  Task<void> WaitUntilPassed(Timestamp t);
+
+  // --- truncation (truncate.cc) ---
+  // The transaction is over at all participants: its records may be truncated (committed) or are gone (aborted).
+  void Completed(CommitOp& op, bool committed);
+  // The commit has reported and does not look at `op` any more.
+  void Release(CommitOp& op);
+  // Appends a COMMIT-PRIMARY, ABORT or TRUNCATE, with ids to truncate riding on it, out of kSmallRecordRoom.
+  // `op`: completed by the acknowledgement (COMMIT-PRIMARY); null: nobody waits for it.
+  absl::Status AppendSmall(LinkState& state, LogHeader header, CommitOp* op, rdma::WorkRequest::Notify notify);
+  uint64_t low_bound() const { return first_local_; }
+  // Sends what waits to be truncated. `wake`: also parked receivers.
+  void FlushTruncations(bool wake);
+  bool HasUntold() const;
+
+  LinkState* LinkTo(NodeId node);
+  std::vector<std::unique_ptr<LinkState>>& links() { return links_; }
+  Worker& worker() { return worker_; }
+
+ private:
+  friend class CommitRun;
+  friend struct CommitOp;
+  CommitOp& NewOp();
+  CommitOp* FindOp(uint64_t local);
+  static void PrimaryAcknowledged(rdma::Operation* self, rdma::CompletionStatus status);
+  void FailCalls(NodeId node);
+  // Appends a staged body that nobody else uses and sees to its release: at once where the bytes are gone when Append()
+  // returns, otherwise with the completion.
+  absl::Status AppendAndRelease(rdma::RingWriter& ring, std::span<std::byte> body, CommitOp* op,
+                                rdma::WorkRequest::Notify notify);
+  Task<void> CutAhead(RegionId locality, storage::SizeClass size_class);
+  Task<absl::Status> CutBlock(storage::BlockCut cut);
+  void Recycle(CommitOp& op);
+  void Wake(CommitOp& op);
+  // The ids that a record to this node can tell beyond the low bound, at most kMaxRidingIds.
+  size_t RidingIds(const LinkState& state, uint64_t low_bound, uint64_t* ids) const;
+  // A record with this low bound and these ids went out: gives the room of what it has told back.
+  void Told(LinkState& state, uint64_t low_bound, std::span<const uint64_t> ids);
+
+  Worker& worker_;
+  Node& node_;
+  ScratchPool scratch_;
+  LeaseCache leases_;
+  std::vector<std::unique_ptr<LinkState>> links_;
+
+  // Transactions in order of their local ids: ops_[i] has id first_local_ + i; null: complete.
+  std::deque<std::unique_ptr<CommitOp>> ops_;
+  std::vector<std::unique_ptr<CommitOp>> free_ops_;
+  uint64_t first_local_ = 1;
+  uint64_t next_local_ = 1;
+
+  // Open transactions by their lower clock bound at Begin (which never decreases): the front is the oldest.
+  std::deque<std::pair<uint64_t, Timestamp>> open_;
+  uint64_t next_open_ = 1;
+  void PublishOldest();
+
+  // A body whose WRITE is under way.
+  struct SentBody : rdma::Operation {
+    explicit SentBody(Coordinator& c) : rdma::Operation(&SentBody::Sent), coordinator(c) {}
+    static void Sent(rdma::Operation* self, rdma::CompletionStatus status);
+    Coordinator& coordinator;
+    std::span<std::byte> body;
+  };
+  std::vector<std::unique_ptr<SentBody>> sent_;  // all of them; those that are free are in free_sent_
+  std::vector<SentBody*> free_sent_;
+
+  struct PendingCall {
+    NodeId node;
+    uint64_t room = 0;
+    bool done = false;
+    absl::Status status{};
+    std::vector<std::byte> answer{};
+    std::coroutine_handle<> waiter{};
+  };
+  absl::flat_hash_map<uint64_t, PendingCall*> calls_;
+  uint64_t next_request_ = 1;
+  // (locality, class) whose leases are being fetched, and who waits for them.
+  absl::flat_hash_map<uint64_t, std::vector<std::coroutine_handle<>>> refills_;
+};
+
+}  // namespace furrow::txn
+
+#endif  // FURROW_TXN_COORDINATOR_H_

@@ -1,0 +1,50 @@
+// ReadMany: local objects are brought into the cache together before the first is looked at; remote ones are read by
+// coroutines side by side.
+#include "base/check.h"
+#include "txn/coordinator.h"
+#include "txn/transaction.h"
+#include "txn/worker.h"
+
+namespace furrow::txn {
+namespace {
+
+// Counts readers down and resumes the one who waits for all of them.
+struct Join {
+  uint32_t pending = 0;
+  std::coroutine_handle<> waiter;
+  bool await_ready() const noexcept { return pending == 0; }
+  void await_suspend(std::coroutine_handle<> h) noexcept { waiter = h; }
+  void await_resume() const noexcept {}
+};
+
+Task<void> ReadInto(Transaction& tx, ReadSpec spec, ReadResult* result, Join* join) {
+  *result = co_await tx.Read(spec.address, spec.payload_bytes);
+  if (--join->pending == 0 && join->waiter) tx.worker().loop().Schedule(join->waiter);
+}
+
+}  // namespace
+
+Task<absl::Status> Transaction::ReadMany(std::span<const ReadSpec> specs, std::span<ReadResult> results) {
+  FURROW_CHECK(specs.size() == results.size());
+  for (const ReadSpec& spec : specs) Prefetch(spec.address, spec.payload_bytes);
+  Join join;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (TryReadLocal(specs[i].address, specs[i].payload_bytes, false, &results[i])) continue;
+    // The same object twice among those that are under way: the second would enter the read set again.
+    bool twice = false;
+    for (size_t j = 0; j < i && !twice; ++j) twice = specs[j].address == specs[i].address;
+    if (twice) {
+      if (join.pending > 0) co_await join;
+      join = Join{};
+      results[i] = co_await Read(specs[i].address, specs[i].payload_bytes);
+      continue;
+    }
+    ++join.pending;
+    worker_.loop().Spawn(ReadInto(*this, specs[i], &results[i], &join));
+  }
+  if (join.pending > 0) co_await join;
+  if (doomed()) co_return ToStatus(conflict_);
+  co_return absl::OkStatus();
+}
+
+}  // namespace furrow::txn

@@ -1,0 +1,324 @@
+#include "txn/participant.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/mutation.h"
+#include "txn/coordinator.h"
+
+namespace furrow::txn {
+
+Participant::Participant(Worker& worker) : worker_(worker), node_(worker.node()) {
+  if (node_.old_versions != nullptr) {
+    old_versions_ = std::make_unique<storage::OldVersionWriter>(*node_.old_versions);
+  }
+}
+
+Participant::~Participant() = default;
+
+Participant::Sender& Participant::SenderOf(rdma::InboundRing& ring) {
+  if (ring.context == nullptr) {
+    senders_.push_back(std::make_unique<Sender>());
+    senders_.back()->ring = &ring;
+    ring.context = senders_.back().get();
+  }
+  return *static_cast<Sender*>(ring.context);
+}
+
+void Participant::Malformed(rdma::InboundRing& ring, std::string_view what) {
+  ++malformed_;
+  ring.closed = true;
+  FURROW_LOG(ERROR) << "node " << ring.from.node.value() << " worker " << ring.from.worker.value()
+                    << " sent a malformed " << what << "; its ring is closed. Do both sides run the same version?";
+}
+
+void Participant::OnLog(rdma::InboundRing& ring, const rdma::RingRecord& record) {
+  std::optional<LogView> view = LogView::Parse(record.body);
+  if (!view.has_value() || view->id().node != ring.from.node || view->id().worker != ring.from.worker) {
+    Malformed(ring, "log record");
+    return;
+  }
+  Sender& sender = SenderOf(ring);
+  Truncate(sender, *view);
+  const LogHeader& h = view->header();
+  sender.held.push_back(Held{record.end, true});
+  ++held_;
+  switch (h.type) {
+    case LogType::kLock: OnLock(sender, *view, record.body); break;
+    case LogType::kCommitBackup: {
+      sender.outcomes.Advance(h.local);
+      Pending& pending = sender.pending[h.local];
+      pending.commit_backup = record.body;
+      pending.timestamp = view->timestamp();
+      Keep(sender, pending);
+      break;
+    }
+    case LogType::kCommitPrimary: OnCommitPrimary(sender, *view); break;
+    case LogType::kAbort: OnAbort(sender, *view); break;
+    case LogType::kTruncate: break;
+  }
+  ReleaseFront(sender);
+}
+
+void Participant::OnLock(Sender& sender, const LogView& record, std::span<const std::byte> body) {
+  sender.outcomes.Advance(record.header().local);
+  LockReply reply{};
+  bool locked = LockAll(record, &reply);
+  Pending& pending = sender.pending[record.header().local];
+  pending.lock = body;
+  pending.state = locked ? State::kLocked : State::kRefused;
+  Keep(sender, pending);
+  ReplyToLock(sender, record, reply, locked ? AnswerCode::kOk : AnswerCode::kConflict);
+}
+
+bool Participant::LockAll(const LogView& record, LockReply* in_the_way) {
+  uint32_t count = 0;
+  const TxId id = record.id();
+  bool ok = record.ForEachObject([&](const ObjectEntry& e, std::span<const std::byte> payload) {
+    Address address = Address::FromBits(e.address);
+    storage::Region* region = node_.regions.Find(address.region());
+    std::byte* slot = region == nullptr ? nullptr : region->SlotAt(address.offset());
+    TxId holder;
+    bool allocates = (e.flags & kEntryAllocates) != 0;
+    if (slot == nullptr || payload.size() > storage::PayloadCapacity(region->SlotBytesAt(address.offset()))) {
+      *in_the_way = LockReply{.address = e.address, .allocation = 1};
+      return false;
+    }
+    storage::ObjectWord expected = storage::ObjectWord::FromBits(e.expected);
+    if (!region->AddWriter(address.offset())) {  // the block is being cut: the address is stale
+      *in_the_way = LockReply{.address = e.address, .allocation = allocates ? uint8_t{1} : uint8_t{0}};
+      return false;
+    }
+    if (allocates && Mutated(Mutation::kIgnoreLeaseTimestamp)) expected = storage::LoadWord(slot).WithLock(false);
+    if (expected.locked() || (allocates && expected.allocated() && !Mutated(Mutation::kIgnoreLeaseTimestamp)) ||
+        (!Mutated(Mutation::kSkipLock) && !node_.locks.TryLock(address, slot, expected, id, &holder))) {
+      region->RemoveWriter(address.offset());
+      *in_the_way = LockReply{.address = e.address,
+                              .allocation = allocates ? uint8_t{1} : uint8_t{0},
+                              .locked = holder.is_null() ? uint8_t{0} : uint8_t{1},
+                              .holder_worker = holder.worker.value(),
+                              .holder_node = holder.node.value(),
+                              .holder_local = holder.local,
+                              .holder_config = holder.config.value()};
+      return false;
+    }
+    ++count;
+    return true;
+  });
+  if (!ok) UnlockFirst(record, count);
+  return ok;
+}
+
+void Participant::UnlockFirst(const LogView& record, uint32_t count) {
+  const TxId id = record.id();
+  uint32_t i = 0;
+  record.ForEachObject([&](const ObjectEntry& e, std::span<const std::byte>) {
+    if (i++ >= count) return false;
+    Address address = Address::FromBits(e.address);
+    storage::Region* region = node_.regions.Find(address.region());
+    std::byte* slot = region == nullptr ? nullptr : region->SlotAt(address.offset());
+    if (slot == nullptr) return true;
+    node_.locks.Unlock(address, slot, id);
+    region->RemoveWriter(address.offset());
+    return true;
+  });
+}
+
+void Participant::RemoveWriters(const LogView& record) {
+  record.ForEachObject([&](const ObjectEntry& e, std::span<const std::byte>) {
+    Address address = Address::FromBits(e.address);
+    node_.regions.Find(address.region())->RemoveWriter(address.offset());
+    return true;
+  });
+}
+
+void Participant::OnCommitPrimary(Sender& sender, const LogView& record) {
+  auto it = sender.pending.find(record.header().local);
+  if (it == sender.pending.end() || it->second.state != State::kLocked) {
+    Malformed(*sender.ring, "COMMIT-PRIMARY (its transaction holds no lock here)");
+    return;
+  }
+  Pending& pending = it->second;
+  std::optional<LogView> lock = LogView::Parse(pending.lock);
+  FURROW_CHECK(lock.has_value());
+  pending.timestamp = record.timestamp();
+  InstallAll(*lock, pending.timestamp, record.id());
+  pending.state = State::kInstalled;
+  Keep(sender, pending);
+  sender.outcomes.SetCommitted(record.header().local);
+}
+
+void Participant::InstallAll(const LogView& record, Timestamp w, const TxId& id) {
+  record.ForEachObject([&](const ObjectEntry& e, std::span<const std::byte> payload) {
+    Address address = Address::FromBits(e.address);
+    storage::Region* region = node_.regions.Find(address.region());
+    std::byte* slot = region == nullptr ? nullptr : region->SlotAt(address.offset());
+    FURROW_CHECK(slot != nullptr);  // LOCK has checked it, and a block with a locked slot is not recut
+    const uint32_t slot_bytes = region->SlotBytesAt(address.offset());
+    bool frees = (e.flags & kEntryFrees) != 0;
+    storage::OldVersionPointer ovp;
+    // A slot that was never used has no history to keep.
+    if (storage::LoadWord(slot).timestamp() != Timestamp() && old_versions_ != nullptr) {
+      ovp = old_versions_->Save(slot, slot_bytes, w);
+    }
+    bool still_locked = node_.locks.ReleaseForInstall(address, id);
+    storage::ObjectWord word(w, !frees, still_locked);
+    storage::Install(slot, slot_bytes, frees ? std::span<const std::byte>() : payload, word, ovp);
+    region->NoteWrite(address.offset(), w);
+    if (frees) {
+      if (storage::SlabAllocator* slab = node_.allocator.Find(address.region()); slab != nullptr) {
+        slab->OnFreed(address, word);
+      }
+    } else if ((e.flags & kEntryAllocates) != 0) {
+      if (storage::SlabAllocator* slab = node_.allocator.Find(address.region()); slab != nullptr) {
+        slab->OnAllocated(address, w);
+      }
+    }
+    return true;
+  });
+}
+
+void Participant::OnAbort(Sender& sender, const LogView& record) {
+  uint64_t local = record.header().local;
+  auto it = sender.pending.find(local);
+  if (it == sender.pending.end()) return;  // the LOCK never came: refused earlier, or lost with its sender
+  if (it->second.state == State::kLocked) {
+    std::optional<LogView> lock = LogView::Parse(it->second.lock);
+    FURROW_CHECK(lock.has_value());
+    UnlockFirst(*lock, lock->header().object_count);
+  }
+  Finish(sender, it);
+}
+
+void Participant::Truncate(Sender& sender, const LogView& record) {
+  const LogHeader& h = record.header();
+  for (uint32_t i = 0; i < h.truncate_count; ++i) TruncateOne(sender, record.truncate_id(i));
+  if (h.low_bound <= sender.low_bound) return;
+  sender.low_bound = h.low_bound;
+  sender.scratch.clear();
+  for (const auto& [local, pending] : sender.pending) {
+    if (local < h.low_bound) sender.scratch.push_back(local);
+  }
+  for (uint64_t local : sender.scratch) TruncateOne(sender, local);
+}
+
+void Participant::TruncateOne(Sender& sender, uint64_t local) {
+  auto it = sender.pending.find(local);
+  if (it == sender.pending.end()) return;
+  const Pending& pending = it->second;
+  if (pending.state == State::kLocked) {
+    Malformed(*sender.ring, "truncation (of a transaction that is locked and not decided)");
+    return;
+  }
+  if (pending.state == State::kInstalled) RemoveWriters(*LogView::Parse(pending.lock));
+  if (!pending.commit_backup.empty() && !Mutated(Mutation::kTruncateBeforeApply)) {
+    std::optional<LogView> backup = LogView::Parse(pending.commit_backup);
+    FURROW_CHECK(backup.has_value());
+    ApplyBackup(*backup, pending.timestamp);
+    sender.outcomes.SetCommitted(local);
+  }
+  Finish(sender, it);
+}
+
+void Participant::ApplyBackup(const LogView& record, Timestamp w) {
+  // Backups' copies are cold: start all misses before the first is waited for.
+  record.ForEachObject([&](const ObjectEntry& e, std::span<const std::byte>) {
+    Address address = Address::FromBits(e.address);
+    if (storage::Region* region = node_.regions.Find(address.region()); region != nullptr) {
+      const std::byte* p = region->base() + address.offset();
+      size_t span = std::min<size_t>(storage::SpanBytes(e.payload), 8 * storage::kLineBytes);
+      if (address.offset() + span <= region->bytes()) {
+        for (size_t line = 0; line < span; line += storage::kLineBytes) __builtin_prefetch(p + line, 1);
+      }
+    }
+    return true;
+  });
+  record.ForEachObject([&](const ObjectEntry& e, std::span<const std::byte> payload) {
+    Address address = Address::FromBits(e.address);
+    storage::Region* region = node_.regions.Find(address.region());
+    if (region == nullptr || !region->AddWriter(address.offset())) return true;
+    ApplyObject(*region, address, e, payload, w);
+    region->RemoveWriter(address.offset());
+    return true;
+  });
+}
+
+void Participant::ApplyObject(storage::Region& region, Address address, const ObjectEntry& e,
+                              std::span<const std::byte> payload, Timestamp w) {
+  std::byte* slot = region.SlotAt(address.offset());
+  const uint32_t slot_bytes = region.SlotBytesAt(address.offset());
+  // A write from before the block was cut anew is void: all slots were free by then, by newer tombstones.
+  if (slot == nullptr || payload.size() > storage::PayloadCapacity(slot_bytes) ||
+      w.value() <= region.ReadBlock(address.offset() / storage::kBlockBytes).version) {
+    return;
+  }
+  // Coordinators' logs are truncated in any order: only a newer write counts. Another worker of this backup may hold the
+  // slot for the moment of its own install.
+  storage::ObjectWord word = storage::LoadWord(slot);
+  while (word.timestamp() < w || Mutated(Mutation::kApplyOlderWrite)) {
+    if (!word.locked() && storage::TryLock(slot, word)) {
+      bool frees = (e.flags & kEntryFrees) != 0;
+      storage::Install(slot, slot_bytes, frees ? std::span<const std::byte>() : payload,
+                       storage::ObjectWord(w, !frees, false), storage::OldVersionPointer());
+      region.NoteWrite(address.offset(), w);
+      ++worker_.mutable_stats().applied;
+      return;
+    }
+    word = storage::LoadWord(slot);
+  }
+}
+
+void Participant::Keep(Sender& sender, Pending& pending) {
+  sender.held.back().done = false;
+  for (uint64_t& number : pending.records) {
+    if (number != 0) continue;
+    number = sender.first_held + sender.held.size() - 1;
+    return;
+  }
+  FURROW_CHECK(false);  // LOCK, COMMIT-BACKUP and COMMIT-PRIMARY: no fourth kind is kept
+}
+
+void Participant::Finish(Sender& sender, absl::flat_hash_map<uint64_t, Pending>::iterator it) {
+  for (uint64_t number : it->second.records) {
+    if (number != 0) sender.held[number - sender.first_held].done = true;
+  }
+  sender.pending.erase(it);
+}
+
+void Participant::ReleaseFront(Sender& sender) {
+  uint64_t end = 0;
+  while (!sender.held.empty() && sender.held.front().done) {
+    end = sender.held.front().end;
+    sender.held.pop_front();
+    ++sender.first_held;
+    --held_;
+  }
+  if (end == 0) return;
+  sender.ring->reader->Release(end);
+  if (sender.ring->heads != nullptr) sender.ring->heads->Return(end, false);
+}
+
+void Participant::OnRingClosed(rdma::InboundRing& ring) { ring.closed = true; }
+
+void Participant::Collect() {
+  Timestamp safe_point = Mutated(Mutation::kReuseOldVersionsEarly) ? Timestamp::Max() : node_.safe_point.safe_point();
+  if (old_versions_ != nullptr) old_versions_->Collect(safe_point);
+  if (worker_.id() == WorkerId(0)) node_.allocator.Reclaim(node_.safe_point.safe_point());
+}
+
+void Participant::ReplyToLock(Sender& sender, const LogView& record, const LockReply& reply,
+                                      AnswerCode code) {
+  if (sender.ring->heads == nullptr) {  // our own ring
+    worker_.coordinator().OnLockReply(node_.options.id, record.header().local, code, reply);
+    return;
+  }
+  std::byte bytes[sizeof(MessageHeader) + sizeof(LockReply)];
+  std::span<std::byte> body(bytes);
+  WriteAt(body, 0, MessageHeader{MessageType::kLockReply, code, 0, 1, record.header().local});
+  WriteAt(body, sizeof(MessageHeader), reply);
+  worker_.coordinator().Answer(*sender.ring, body);
+}
+
+}  // namespace furrow::txn

@@ -1,0 +1,111 @@
+// Participant: a worker's part as primary and backup. A state machine: log records and requests in, changes of memory
+// and answers out; it never blocks.
+//
+// Per sender (a coordinator thread) it keeps the records that wait for truncation, in ring order, and the transactions
+// that they belong to:
+//
+//   at a primary:  LOCK ok -> locked -- COMMIT-PRIMARY --> installed -- truncation --> gone
+//                  LOCK refused -> refused -- ABORT --> gone      locked -- ABORT --> gone (unlocked)
+//   at a backup:   COMMIT-BACKUP -> stored -- truncation: applied if W is newer than the copy --> gone
+// One transaction may be both here: primary for some objects, backup for others.
+#ifndef FURROW_TXN_PARTICIPANT_H_
+#define FURROW_TXN_PARTICIPANT_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "rdma/ring/mesh.h"
+#include "storage/old_versions.h"
+#include "txn/outcomes.h"
+#include "txn/records.h"
+#include "txn/worker.h"
+
+namespace furrow::txn {
+
+class Participant {
+ public:
+  explicit Participant(Worker& worker);
+  ~Participant();
+
+  // A log record of the ring's sender, in ring order. A malformed one closes the ring (a peer that writes garbage
+  // is not served any further).
+  void OnLog(rdma::InboundRing& ring, const rdma::RingRecord& record);
+  void OnRequest(rdma::InboundRing& ring, const rdma::RingRecord& record);
+  void OnRingClosed(rdma::InboundRing& ring);
+
+  // Frees old versions and emptied blocks; called by a timer of the worker.
+  void Collect();
+
+  // Records held for truncation, all senders.
+  size_t held_records() const { return held_; }
+  uint64_t malformed() const { return malformed_; }
+
+ private:
+  enum class State : uint8_t { kNone, kLocked, kRefused, kInstalled };
+  struct Pending {
+    State state = State::kNone;
+    Timestamp timestamp;                       // W, once a record has brought it
+    std::span<const std::byte> lock;           // LOCK record in the ring
+    std::span<const std::byte> commit_backup;  // COMMIT-BACKUP record in the ring
+    uint64_t records[3] = {};                  // numbers of its records in `held`, from 1; at most three
+  };
+  struct Held {
+    uint64_t end;  // ring position behind the record
+    bool done;     // nobody needs it any more
+  };
+  struct Sender {
+    rdma::InboundRing* ring = nullptr;
+    std::deque<Held> held;
+    uint64_t first_held = 1;                         // number of held.front()
+    absl::flat_hash_map<uint64_t, Pending> pending;  // by local id
+    uint64_t low_bound = 0;
+    std::vector<uint64_t> scratch;
+    OutcomeBits outcomes;
+  };
+
+  Sender& SenderOf(rdma::InboundRing& ring);
+  void OnLock(Sender& sender, const LogView& record, std::span<const std::byte> body);
+  void OnCommitPrimary(Sender& sender, const LogView& record);
+  void OnAbort(Sender& sender, const LogView& record);
+  // Takes what the record says about truncation.
+  void Truncate(Sender& sender, const LogView& record);
+  void TruncateOne(Sender& sender, uint64_t local);
+  // The record that is being looked at belongs to `pending` and stays until that is finished.
+  void Keep(Sender& sender, Pending& pending);
+  // Nobody needs the records of the transaction any more; it is forgotten.
+  void Finish(Sender& sender, absl::flat_hash_map<uint64_t, Pending>::iterator it);
+  void ReleaseFront(Sender& sender);
+
+  bool LockAll(const LogView& record, LockReply* in_the_way);
+  void UnlockFirst(const LogView& record, uint32_t count);
+  void RemoveWriters(const LogView& record);
+  void InstallAll(const LogView& record, Timestamp w, const TxId& id);
+  void ApplyBackup(const LogView& record, Timestamp w);
+  void ApplyObject(storage::Region& region, Address address, const ObjectEntry& entry,
+                   std::span<const std::byte> payload, Timestamp w);
+  void ReplyToLock(Sender& sender, const LogView& record, const LockReply& reply, AnswerCode code);
+
+  void OnValidate(rdma::InboundRing& ring, const MessageHeader& header, std::span<const std::byte> body);
+  void OnCutBlock(rdma::InboundRing& ring, const MessageHeader& header, std::span<const std::byte> body);
+  void OnUnlease(rdma::InboundRing& ring, const MessageHeader& header, std::span<const std::byte> body);
+  void OnLease(rdma::InboundRing& ring, const MessageHeader& header, std::span<const std::byte> body);
+  Task<void> ServeLease(rdma::InboundRing* ring, uint64_t request, LeaseRequest lease);
+  Task<void> ServeCut(rdma::InboundRing* ring, uint64_t request, CutRequest cut);
+  void AnswerWith(rdma::InboundRing& ring, uint64_t request, AnswerCode code, uint32_t count,
+                  std::span<const std::byte> elements);
+  void Malformed(rdma::InboundRing& ring, std::string_view what);
+
+  Worker& worker_;
+  Node& node_;
+  std::unique_ptr<storage::OldVersionWriter> old_versions_;
+  std::vector<std::unique_ptr<Sender>> senders_;
+  size_t held_ = 0;
+  uint64_t malformed_ = 0;
+};
+
+}  // namespace furrow::txn
+
+#endif  // FURROW_TXN_PARTICIPANT_H_

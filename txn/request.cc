@@ -1,0 +1,138 @@
+// Requests to other nodes and their answers. The asker reserves the answer's room in its own reply ring before it
+// asks, so an answer always finds room.
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "txn/coordinator.h"
+
+namespace furrow::txn {
+namespace {
+
+// A member that is alive answers in microseconds to milliseconds; one that is gone ends the call through OnLinkLost.
+constexpr Nanos kCallDeadlineNs = 10 * kSecond;
+
+}  // namespace
+
+Task<absl::StatusOr<std::vector<std::byte>>> Coordinator::Call(NodeId node, MessageType type, uint32_t count,
+                                                               std::span<const std::byte> body,
+                                                               size_t answer_bytes) {
+  const Nanos deadline = worker_.loop().Now() + kCallDeadlineNs;
+  const uint64_t room = rdma::RecordBytes(sizeof(MessageHeader) + answer_bytes);
+  const uint64_t need = rdma::RecordBytes(sizeof(MessageHeader) + body.size());
+  LinkState* state = LinkTo(node);
+  if (state == nullptr || state->link->connection == nullptr) {
+    co_return absl::UnavailableError(absl::StrCat("no connection to member ", node.value()));
+  }
+  rdma::OutboundLink& link = *state->link;
+  if (need > link.messages->max_record()) {
+    co_return absl::ResourceExhaustedError(absl::StrCat("a message of ", need, " bytes is larger than max_message"));
+  }
+  while (link.reply_room < room || !link.messages->Reserve(need)) {
+    if (link.gone) co_return absl::UnavailableError(absl::StrCat("member ", node.value(), " is gone"));
+    if (worker_.loop().Now() > deadline) {
+      co_return absl::DeadlineExceededError(absl::StrCat("member ", node.value(), " does not take messages"));
+    }
+    co_await worker_.loop().Yield();
+  }
+  link.reply_room -= room;
+  const uint64_t request = next_request_++;
+  PendingCall call{.node = node, .room = room};
+  calls_[request] = &call;
+  absl::StatusOr<std::span<std::byte>> staged =
+      worker_.mesh().StageRecord(sizeof(MessageHeader) + body.size());
+  absl::Status sent = staged.status();
+  if (staged.ok()) {
+    WriteAt(*staged, 0, MessageHeader{type, AnswerCode::kOk, 0, count, request});
+    if (!body.empty()) std::memcpy(staged->data() + sizeof(MessageHeader), body.data(), body.size());
+    sent = AppendAndRelease(*link.messages, *staged, nullptr, rdma::WorkRequest::Notify::kWake);
+  }
+  if (!sent.ok()) {
+    link.messages->Unreserve(need);
+    link.reply_room += room;
+    calls_.erase(request);
+    co_return sent;
+  }
+  struct Awaiter {
+    PendingCall& call;
+    bool await_ready() const noexcept { return call.done; }
+    void await_suspend(std::coroutine_handle<> h) const noexcept { call.waiter = h; }
+    void await_resume() const noexcept {}
+  };
+  co_await Awaiter{call};
+  if (!call.status.ok()) co_return call.status;
+  co_return std::move(call.answer);
+}
+
+absl::Status Coordinator::Send(NodeId node, MessageType type, uint32_t count, std::span<const std::byte> body) {
+  LinkState* state = LinkTo(node);
+  if (state == nullptr || state->link->connection == nullptr || state->link->gone) {
+    return absl::UnavailableError(absl::StrCat("no connection to member ", node.value()));
+  }
+  const uint64_t need = rdma::RecordBytes(sizeof(MessageHeader) + body.size());
+  rdma::RingWriter& ring = *state->link->messages;
+  if (need > ring.max_record() || !ring.Reserve(need)) return absl::ResourceExhaustedError("no room for a message");
+  FURROW_ASSIGN_OR_RETURN(std::span<std::byte> staged,
+                          worker_.mesh().StageRecord(sizeof(MessageHeader) + body.size()));
+  WriteAt(staged, 0, MessageHeader{type, AnswerCode::kOk, 0, count, 0});
+  if (!body.empty()) std::memcpy(staged.data() + sizeof(MessageHeader), body.data(), body.size());
+  return AppendAndRelease(ring, staged, nullptr, rdma::WorkRequest::Notify::kWake);
+}
+
+void Coordinator::OnAnswer(rdma::InboundRing& ring, const rdma::RingRecord& record) {
+  MessageHeader header;
+  if (!ReadAt(record.body, 0, &header)) return;
+  if (header.type == MessageType::kLockReply) {
+    LockReply reply;
+    if (ReadAt(record.body, sizeof header, &reply)) OnLockReply(ring.from.node, header.request, header.code, reply);
+    return;
+  }
+  auto it = calls_.find(header.request);
+  if (header.type != MessageType::kAnswer || it == calls_.end() || it->second->node != ring.from.node) {
+    FURROW_LOG_EVERY(WARNING, kSecond) << "node " << ring.from.node.value() << " sent an answer that nobody asked for";
+    return;
+  }
+  PendingCall& call = *it->second;
+  calls_.erase(it);
+  if (LinkState* state = LinkTo(call.node); state != nullptr) state->link->reply_room += call.room;
+  call.answer.assign(record.body.begin(), record.body.end());
+  call.done = true;
+  if (call.waiter) worker_.loop().Schedule(call.waiter);
+}
+
+void Coordinator::FailCalls(NodeId node) {
+  for (auto it = calls_.begin(); it != calls_.end();) {
+    PendingCall& call = *it->second;
+    auto next = std::next(it);
+    if (call.node == node) {
+      call.status = absl::UnavailableError(absl::StrCat("member ", node.value(), " is gone"));
+      call.done = true;
+      if (call.waiter) worker_.loop().Schedule(call.waiter);
+      calls_.erase(it);
+    }
+    it = next;
+  }
+}
+
+void Coordinator::Answer(rdma::InboundRing& ring, std::span<const std::byte> answer) {
+  rdma::RingWriter* writer = ring.ReplyWriter();
+  if (writer == nullptr || ring.closed) return;
+  const uint64_t need = rdma::RecordBytes(answer.size());
+  absl::StatusOr<std::span<std::byte>> staged = worker_.mesh().StageRecord(answer.size());
+  if (!staged.ok() || need > writer->max_record() || !writer->Reserve(need)) {
+    // The asker reserves room before it asks: this one did not.
+    FURROW_LOG_EVERY(ERROR, kSecond) << "no room for an answer to node " << ring.from.node.value()
+                                     << "; it will miss it";
+    if (staged.ok()) worker_.mesh().ReleaseStaged(*staged);
+    return;
+  }
+  std::memcpy(staged->data(), answer.data(), answer.size());
+  absl::Status sent =
+      AppendAndRelease(*writer, *staged, nullptr, rdma::WorkRequest::Notify::kWake);
+  if (!sent.ok()) writer->Unreserve(need);
+}
+
+}  // namespace furrow::txn
