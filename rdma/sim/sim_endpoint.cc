@@ -18,10 +18,11 @@ SimEnd::SimEnd(SimNetwork& n, SimFabric& f, SimQueue& q, ConnectionLimits limits
 
 absl::Status SimEnd::Post(std::span<const WorkRequest> requests) {
   if (process.dead()) return absl::OkStatus();  // a ghost: nobody will ever hear of it
-  if (outstanding_.size() + requests.size() > limits_.max_requests) {
+  size_t taken = outstanding_.size() + unpolled_;
+  if (taken + requests.size() > limits_.max_requests) {
     return absl::ResourceExhaustedError(
         absl::StrCat("connection to node ", peer->process.node().value(), ": ", requests.size(),
-                     " requests do not fit behind ", outstanding_.size(),
+                     " requests do not fit behind ", taken,
                      " that have not completed (at most ", limits_.max_requests, "); wait for completions"));
   }
   for (const WorkRequest& work : requests) PostOne(work);
@@ -111,9 +112,7 @@ void SimEnd::CompleteInOrder() {
       Fail(front.status);
       return;
     }
-    if (front.work.signaled && queue != nullptr) {
-      queue->Push({.kind = Completion::Kind::kRequest, .id = front.work.id, .connection = handle}, true);
-    }
+    if (front.work.signaled) PushEnd(front, CompletionStatus::kOk);
     outstanding_.pop_front();
   }
   if (failed()) Fail(CompletionStatus::kFlushed);  // what was posted after the failure
@@ -126,13 +125,18 @@ void SimEnd::Fail(CompletionStatus status) {
   bool peer_gone = status == CompletionStatus::kPeerGone || peer_lost_;
   ReleaseRequests();
   for (const auto& request : std::exchange(outstanding_, {})) {
-    if (queue == nullptr) break;
-    queue->Push(
-        {.kind = Completion::Kind::kRequest, .status = status, .id = request->work.id, .connection = handle},
-        true);
+    PushEnd(*request, status);
     status = CompletionStatus::kFlushed;
   }
   if (peer_gone) ReportDisconnected();
+}
+
+void SimEnd::PushEnd(const SimRequest& request, CompletionStatus status) {
+  if (queue == nullptr) return;
+  ++unpolled_;
+  queue->Push(
+      {.kind = Completion::Kind::kRequest, .status = status, .id = request.work.id, .connection = handle},
+      true);
 }
 
 // The requests belong to nobody any more. What had left may still take effect at the peer, but touches no

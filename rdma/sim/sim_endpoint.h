@@ -95,6 +95,8 @@ class SimEnd {
   void ArmTimeout();
   // Delivers what waited for a link or for the connection to be established.
   void Redeliver();
+  // The owner has seen the completion of a request: its place is free.
+  void OnPolled() { --unpolled_; }
   void Establish() {
     established = true;
     if (peer != nullptr) peer->Redeliver();
@@ -134,6 +136,7 @@ class SimEnd {
   void ReleaseRequests();
   void OnTimeout();
   void ReportDisconnected();
+  void PushEnd(const SimRequest& request, CompletionStatus status);
 
   // Responder.
   void Arrive(std::shared_ptr<SimRequest> request);
@@ -157,6 +160,7 @@ class SimEnd {
   bool timeout_armed_ = false;
 
   std::deque<std::shared_ptr<SimRequest>> outstanding_;
+  uint32_t unpolled_ = 0;   // completions of requests that lie in the queue
   bool held_back_ = false;  // a request failed locally: what is behind it never leaves
 
   std::deque<std::shared_ptr<SimRequest>> arrived_;

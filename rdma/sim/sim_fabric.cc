@@ -21,8 +21,10 @@ SimQueue::~SimQueue() {
 size_t SimQueue::Poll(std::span<Completion> completions) {
   size_t count = 0;
   while (count < completions.size() && !completions_.empty()) {
-    completions[count++] = completions_.front();
+    const Completion& next = completions[count++] = completions_.front();
     completions_.pop_front();
+    if (next.kind == Completion::Kind::kRequest)
+      static_cast<SimConnection*>(next.connection)->end().OnPolled();
   }
   return count;
 }
