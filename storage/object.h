@@ -109,6 +109,20 @@ constexpr size_t SpanBytes(size_t payload) {
              : kLineBytes + (payload - kFirstLinePayload + kLinePayload - 1) / kLinePayload * kLineBytes;
 }
 
+// Starts to load the first `bytes` of a slot into the caches, for a copy or an install that comes after
+// some other work. A cold object costs a few hundred nanoseconds, one that was prefetched in time a few
+// dozen.
+enum class PrefetchFor : uint8_t { kRead, kWrite };
+inline void PrefetchObject(const std::byte* slot, size_t bytes, PrefetchFor purpose) {
+  for (size_t i = 0; i < bytes; i += kLineBytes) {
+    if (purpose == PrefetchFor::kRead) {
+      __builtin_prefetch(slot + i, 0);
+    } else {
+      __builtin_prefetch(slot + i, 1);
+    }
+  }
+}
+
 // --- by the primary's CPU, or by the owner of a backup copy ---
 
 inline ObjectWord LoadWord(const std::byte* slot) {
