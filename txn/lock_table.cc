@@ -7,7 +7,7 @@ namespace furrow::txn {
 bool LockTable::TryLock(Address address, std::byte* slot, storage::ObjectWord expected, const TxId& tx,
                         TxId* holder) {
   Shard& shard = ShardOf(address);
-  absl::MutexLock lock(&shard.mutex);
+  MutexLock lock(&shard.mutex);
   if (storage::TryLock(slot, expected)) {
     shard.held[address].push_back(tx);
     return true;
@@ -29,20 +29,20 @@ bool LockTable::Remove(Shard& shard, Address address, const TxId& tx) {
 
 void LockTable::Unlock(Address address, std::byte* slot, const TxId& tx) {
   Shard& shard = ShardOf(address);
-  absl::MutexLock lock(&shard.mutex);
+  MutexLock lock(&shard.mutex);
   if (!shard.held.contains(address)) return;
   if (!Remove(shard, address, tx)) storage::Unlock(slot);
 }
 
 bool LockTable::ReleaseForInstall(Address address, const TxId& tx) {
   Shard& shard = ShardOf(address);
-  absl::MutexLock lock(&shard.mutex);
+  MutexLock lock(&shard.mutex);
   return Remove(shard, address, tx);
 }
 
 TxId LockTable::Holder(Address address) const {
   const Shard& shard = ShardOf(address);
-  absl::MutexLock lock(&shard.mutex);
+  MutexLock lock(&shard.mutex);
   auto it = shard.held.find(address);
   return it == shard.held.end() ? TxId{} : it->second.front();
 }
@@ -50,7 +50,7 @@ TxId LockTable::Holder(Address address) const {
 size_t LockTable::size() const {
   size_t total = 0;
   for (const Shard& shard : shards_) {
-    absl::MutexLock lock(&shard.mutex);
+    MutexLock lock(&shard.mutex);
     total += shard.held.size();
   }
   return total;

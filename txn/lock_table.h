@@ -11,7 +11,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
-#include "absl/synchronization/mutex.h"
+#include "base/mutex.h"
 #include "base/ids.h"
 #include "storage/object.h"
 
@@ -34,7 +34,7 @@ class LockTable {
   static constexpr size_t kShards = 64;
   using Holders = absl::InlinedVector<TxId, 1>;
   struct alignas(64) Shard {
-    mutable absl::Mutex mutex;
+    mutable Mutex mutex;
     absl::flat_hash_map<Address, Holders> held ABSL_GUARDED_BY(mutex);
   };
   Shard& ShardOf(Address address) { return shards_[(address.bits() >> 6) % kShards]; }

@@ -24,7 +24,7 @@ Node::~Node() = default;
 
 absl::StatusOr<rdma::RemoteAddress> Node::CreateReplica(RegionId id, RegionId locality, uint64_t bytes,
                                                         ConfigId config, bool primary) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   for (const Replica& replica : replicas_) {
     if (replica.id == id) return replica.registration->remote_address();
   }
@@ -50,13 +50,13 @@ absl::StatusOr<rdma::RemoteAddress> Node::MakeReplica(RegionId id, RegionId loca
 }
 
 void Node::SetView(std::shared_ptr<const cluster::ClusterView> view) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   current_.store(view.get(), std::memory_order_release);
   views_.push_back(std::move(view));
 }
 
 std::shared_ptr<const cluster::ClusterView> Node::view() const {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   return views_.empty() ? nullptr : views_.back();
 }
 

@@ -85,7 +85,7 @@ class Node {
   absl::StatusOr<rdma::RemoteAddress> MakeReplica(RegionId id, RegionId locality, uint64_t bytes, ConfigId config,
                                                   bool primary) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  mutable absl::Mutex mutex_;
+  mutable Mutex mutex_;
   std::vector<std::shared_ptr<const cluster::ClusterView>> views_ ABSL_GUARDED_BY(mutex_);
   std::atomic<const cluster::ClusterView*> current_{nullptr};
   struct Replica {

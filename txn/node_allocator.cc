@@ -5,7 +5,7 @@
 namespace furrow::txn {
 
 void NodeAllocator::AddRegion(storage::Region& region, RegionId locality) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   std::unique_ptr<storage::SlabAllocator>& slab = slabs_[region.id()];
   if (slab != nullptr) return;
   slab = std::make_unique<storage::SlabAllocator>(region);
@@ -15,7 +15,7 @@ void NodeAllocator::AddRegion(storage::Region& region, RegionId locality) {
 }
 
 std::vector<storage::SlabAllocator*> NodeAllocator::Slabs(RegionId locality) const {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   auto it = groups_.find(locality);
   return it == groups_.end() ? std::vector<storage::SlabAllocator*>() : it->second.slabs;
 }
@@ -35,7 +35,7 @@ void NodeAllocator::Unlease(const storage::SlotLease& lease, NodeId holder) {
 }
 
 size_t NodeAllocator::RevokeLeases(NodeId holder) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   size_t revoked = 0;
   for (auto& [id, slab] : slabs_) revoked += slab->RevokeLeases(holder);
   return revoked;
@@ -76,13 +76,13 @@ void NodeAllocator::BlockFailed(const storage::BlockCut& cut) {
 }
 
 RegionId NodeAllocator::NewestRegion(RegionId locality) const {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   auto it = groups_.find(locality);
   return it == groups_.end() ? RegionId() : it->second.regions.back();
 }
 
 storage::SlabAllocator* NodeAllocator::Find(RegionId region) const {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   auto it = slabs_.find(region);
   return it == slabs_.end() ? nullptr : it->second.get();
 }
@@ -90,7 +90,7 @@ storage::SlabAllocator* NodeAllocator::Find(RegionId region) const {
 size_t NodeAllocator::Reclaim(Timestamp safe_point) {
   std::vector<storage::SlabAllocator*> all;
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     for (auto& [id, slab] : slabs_) all.push_back(slab.get());
   }
   size_t freed = 0;
@@ -100,7 +100,7 @@ size_t NodeAllocator::Reclaim(Timestamp safe_point) {
 
 storage::SlabAllocator::Usage NodeAllocator::usage() const {
   storage::SlabAllocator::Usage sum;
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   for (auto& [id, slab] : slabs_) {
     storage::SlabAllocator::Usage u = slab->usage();
     sum.blocks += u.blocks;

@@ -8,7 +8,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/synchronization/mutex.h"
+#include "base/mutex.h"
 #include "base/ids.h"
 #include "storage/region.h"
 #include "storage/slab_allocator.h"
@@ -49,7 +49,7 @@ class NodeAllocator {
   };
   std::vector<storage::SlabAllocator*> Slabs(RegionId locality) const;
 
-  mutable absl::Mutex mutex_;
+  mutable Mutex mutex_;
   absl::flat_hash_map<RegionId, Group> groups_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<RegionId, std::unique_ptr<storage::SlabAllocator>> slabs_ ABSL_GUARDED_BY(mutex_);
 };

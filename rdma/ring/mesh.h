@@ -7,7 +7,7 @@
 // So an answer reaches the worker that asked, and A.i alone decides how much room its answers may take: it reserves
 // reply room before it asks. (design: one ring per sending worker and receiving node; a reply ring per connection
 // instead of per node spares the forwarding between workers when the two sides have different numbers of them.)
-// A node's rings to itself are of the same three kinds in its own memory, without a connection.
+// A node has a log ring to itself in its own memory, without a connection; it needs no messages to itself.
 //
 // Owner thread only, except PrepareAccept().
 #ifndef FURROW_RDMA_RING_MESH_H_
@@ -22,9 +22,11 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
+#include "base/mutex.h"
+#include "base/random.h"
 #include "base/task.h"
 #include "rdma/ring/ring.h"
+#include "rdma/ring/staging.h"
 
 namespace furrow::rdma {
 
@@ -41,7 +43,9 @@ struct MeshOptions {
   // Makes the memory of rings: a file in the node's memory directory, or anonymous. Thread-safe.
   std::function<absl::StatusOr<MemoryFile>(const std::string& name, size_t bytes)> make_memory;
   // Room for record bodies under construction, per mesh; see RingMesh::StageRecord.
-  uint32_t staging_bytes = 4 << 20;
+  uint32_t staging_bytes = 8 << 20;
+  // Of the rings' nonces; from the kernel's entropy in a real node, from the world's seed in simulation.
+  uint64_t nonce_seed = 0;
   ConnectionLimits limits;
   Nanos connect_timeout_ns = 5 * kSecond;
 };
@@ -73,6 +77,7 @@ struct InboundRing {
   InboundRing* reply_owner = nullptr;       // where reply_to lives
   void* context = nullptr;                  // the handler's
   bool closed = false;                      // no more records will come
+  bool notified = false;                    // the mesh's: it is in the list of rings to look at
   // The writer of answers to the worker at the other end; null on a kReplies ring.
   RingWriter* ReplyWriter() { return reply_owner != nullptr ? reply_owner->reply_to.get() : reply_to.get(); }
 };
@@ -119,21 +124,38 @@ class RingMesh final : public QueueEvents, public Poller {
   // Ends the requests that have completed, without delivering records: right after a post on a fabric whose
   // requests complete at once.
   bool PollCompletions() { return completions_.Poll(); }
-  // Delivers what this node has appended to its own rings (log, messages, replies): the fast path of a
+  // Delivers what this node has appended to its own log ring: the fast path of a
   // transaction whose primary is here. Not reentrant: called inside OnRecord() it does nothing.
   void DeliverSelf();
   // Looks at every ring, notified or not: for records written quietly (COMMIT-BACKUP, TRUNCATE) and by the drain.
   bool PollAll();
 
  private:
+  struct Peer;      // a connection that we opened
+  struct Accepted;  // a connection that was opened to us
+  // What a connection's context points to.
+  struct Wires {
+    InboundRing* log = nullptr;
+    InboundRing* messages = nullptr;
+    InboundRing* replies = nullptr;
+    OutboundLink* link = nullptr;
+  };
+  absl::StatusOr<MemoryFile> MakeMemory(const std::string& name, size_t bytes);
+  // A word that a peer writes: the head of a ring that we write.
+  absl::StatusOr<std::byte*> TakeHeadWord();
+  RemoteAddress AddressOfWord(const std::byte* word) const;
+  absl::Status MakeSelfRing();
+  absl::StatusOr<std::unique_ptr<Peer>> PreparePeer(NodeId node);
+  absl::Status FinishPeer(Peer& peer, std::unique_ptr<Connection> connection);
+  void Notify(InboundRing* ring);
+  // Delivers records of one ring, at most `limit`; true if there may be more.
+  bool Deliver(InboundRing& ring, int limit, bool* any);
+  void Close(InboundRing* ring);
   void OnNotified(Connection& connection, uint8_t channel) override;
   void OnReceived(Connection& connection, uint64_t id, uint32_t bytes) override;
   void OnConnected(Connection& connection) override;
   void OnDisconnected(Connection& connection) override;
 
-  struct Peer;      // a connection that we opened
-  struct Accepted;  // a connection that was opened to us
-  struct Staging;
 
   EventLoop& loop_;
   Fabric& fabric_;
@@ -144,13 +166,22 @@ class RingMesh final : public QueueEvents, public Poller {
   CompletionPoller completions_;
 
   std::unique_ptr<OutboundLink> self_;
+  std::unique_ptr<Accepted> self_rings_;
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<std::unique_ptr<Accepted>> accepted_;
-  std::vector<std::unique_ptr<InboundRing>> inbound_;
+  std::vector<InboundRing*> inbound_;  // owned by peers_, accepted_ and self_rings_
   std::vector<InboundRing*> notified_;
+  std::vector<InboundRing*> delivering_;
+  bool in_handler_ = false;
   std::unique_ptr<Staging> staging_;
 
-  absl::Mutex mutex_;
+  MemoryFile words_;
+  std::unique_ptr<MemoryRegion> words_registration_;
+
+  Mutex mutex_;
+  size_t words_used_ ABSL_GUARDED_BY(mutex_) = 0;
+  Random nonces_ ABSL_GUARDED_BY(mutex_);
+  uint64_t next_name_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::unique_ptr<Accepted>> pending_ ABSL_GUARDED_BY(mutex_);  // prepared, not yet connected
 };
 
