@@ -57,6 +57,10 @@ struct WorkerIdentity {
   WorkerId worker;
 };
 
+// Which worker of the peer connects, from the private data of its request: an acceptor hands the request to its worker
+// of that number modulo its own count. FailedPrecondition: no Furrow mesh of this version.
+absl::StatusOr<WorkerId> ConnectingWorker(const ConnectRequest& request);
+
 // The way to one peer (or to oneself). Owned by the mesh.
 struct OutboundLink {
   NodeId node;

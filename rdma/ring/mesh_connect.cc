@@ -40,6 +40,11 @@ struct Connecting {
 
 }  // namespace
 
+absl::StatusOr<WorkerId> ConnectingWorker(const ConnectRequest& request) {
+  FURROW_ASSIGN_OR_RETURN(MeshRequest wire, UnpackRequest(request.private_data));
+  return WorkerId(wire.from.worker);
+}
+
 absl::StatusOr<std::unique_ptr<RingMesh::Peer>> RingMesh::PreparePeer(NodeId node) {
   auto peer = std::make_unique<Peer>();
   peer->link.node = node;
