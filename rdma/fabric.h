@@ -105,7 +105,8 @@ struct Completion {
   Connection* connection = nullptr;
 };
 
-// A reliable connection between a queue of this node and a queue of a peer; both sides may post.
+// A reliable connection between a queue of this node and a queue of a peer; both sides may post. Destroying it drops
+// the completions that its queue still has for it, and the peer gets kDisconnected.
 class Connection {
  public:
   virtual ~Connection() = default;
@@ -168,6 +169,7 @@ struct FabricIdentity {
 class Fabric {
  public:
   static constexpr size_t kMaxPrivateData = 160;  // what rdma_cm's accept leaves us, rounded down
+  static constexpr size_t kMaxSend = 1024;        // bytes of one SEND
 
   virtual ~Fabric() = default;
   // "shm", "sim", "verbs".
