@@ -30,6 +30,7 @@ class ShmParker final : public Parker {
   void CancelPark() override;
   void Park(Nanos deadline) override;
   void Wake() override { WakeParked(word_); }
+  const uint32_t* word() const { return word_; }
   // Of any process.
   static void WakeParked(uint32_t* word);
 
