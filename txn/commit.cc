@@ -553,12 +553,18 @@ Task<bool> CommitRun::CommitPrimaries(Timestamp w) {
 
 CommitResult CommitRun::Aborted(Conflict conflict) {
   if (op_ != nullptr) coordinator_.Completed(*op_, false);
-  tx_.Doom(conflict);
+  if (Access* access = conflict.address.is_null() ? nullptr : tx_.accesses_.Find(conflict.address)) {
+    std::span<const std::byte> payload(access->read, access->read == nullptr ? 0 : access->read_bytes);
+    if (node_.name_object && !payload.empty()) conflict.object = node_.name_object(payload);
+    worker_.conflicts().Count(conflict);
+  }
+  tx_.Doom(std::move(conflict));
   ++worker_.mutable_stats().aborted[static_cast<size_t>(tx_.conflict().reason)];
   return CommitResult{.outcome = Outcome::kAborted, .id = id_, .status = ToStatus(tx_.conflict())};
 }
 
 CommitResult CommitRun::UnknownOutcome(std::string_view why) {
+  op_->lost = true;  // its records stay at the participants until recovery has decided
   ++worker_.mutable_stats().unknown;
   return CommitResult{.outcome = Outcome::kUnknown,
                       .id = id_,
@@ -568,7 +574,14 @@ CommitResult CommitRun::UnknownOutcome(std::string_view why) {
 }
 
 CommitResult CommitRun::Committed(Timestamp w) {
-  if (!node_.lease.valid()) return UnknownOutcome("this node lost its lease before it could report");
+  if (!node_.lease.valid()) {
+    // Committed, but who has no lease may not say so: it may be evicted already.
+    ++worker_.mutable_stats().unknown;
+    return CommitResult{.outcome = Outcome::kUnknown,
+                        .id = id_,
+                        .status = absl::UnknownError("this node lost its lease before it could report the outcome of "
+                                                     "transaction " + ToString(id_))};
+  }
   WorkerStats& stats = worker_.mutable_stats();
   ++stats.committed;
   if (tx_.distributed_) ++stats.distributed;

@@ -77,6 +77,10 @@ class Node {
   storage::MemoryBudget& budget;
   cluster::ControlPlane* control = nullptr;  // set before the workers start
 
+  // What an object calls itself, from its payload (which may be anything); empty: it has no name. Set by the layer that
+  // gives payloads a meaning, before the workers start; for messages and reports.
+  std::function<std::string(std::span<const std::byte>)> name_object;
+
   storage::LocalRegions regions;
   NodeAllocator allocator;  // of the regions that this node is primary of
   LockTable locks;

@@ -24,7 +24,15 @@ ReadResult Transaction::Fail(Conflict conflict) {
 
 void Transaction::Doom(Conflict conflict) {
   FURROW_DCHECK(conflict.reason != AbortReason::kNone);
-  if (!doomed()) conflict_ = std::move(conflict);
+  if (doomed()) return;
+  conflict_ = std::move(conflict);
+  // Conflicts at LOCK and VALIDATE are counted by the commit, which knows the objects' names.
+  switch (conflict_.reason) {
+    case AbortReason::kReadLocked:
+    case AbortReason::kSnapshotTooOld:
+    case AbortReason::kEagerValidation: worker_.conflicts().Count(conflict_); break;
+    default: break;
+  }
 }
 
 absl::StatusOr<std::span<std::byte>> Transaction::OpenForWrite(Address address, uint32_t bytes) {

@@ -14,6 +14,7 @@
 #include "base/random.h"
 #include "base/task.h"
 #include "rdma/ring/mesh.h"
+#include "txn/hot_objects.h"
 #include "txn/node.h"
 #include "txn/result.h"
 #include "txn/transaction.h"
@@ -72,6 +73,9 @@ class Worker {
   EventLoop& loop() { return loop_; }
   const WorkerStats& stats() const { return stats_; }
 
+  // The objects on which transactions that began here collided most.
+  HotObjects& conflicts() { return conflicts_; }
+
   // --- the parts; for txn/ only ---
   Coordinator& coordinator() { return *coordinator_; }
   Participant& participant() { return *participant_; }
@@ -93,6 +97,7 @@ class Worker {
   EventLoop& loop_;
   Random random_;
   WorkerStats stats_;
+  HotObjects conflicts_;
   std::unique_ptr<Participant> participant_;
   std::unique_ptr<Coordinator> coordinator_;
   std::unique_ptr<rdma::RecordHandler> handler_;

@@ -1,0 +1,172 @@
+// The parts of a transaction that need no cluster: records from hostile bytes, the table of lock holders, access sets,
+// outcome bits, hot objects.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "base/random.h"
+#include "txn/access_set.h"
+#include "txn/hot_objects.h"
+#include "txn/lock_table.h"
+#include "txn/outcomes.h"
+#include "txn/records.h"
+
+namespace furrow::txn {
+namespace {
+
+std::vector<std::byte> MakeRecord(uint32_t objects, uint16_t regions, uint16_t truncates, uint32_t payload) {
+  std::vector<std::byte> bytes(sizeof(LogHeader) + 8 * truncates + Pad8(4 * regions) + objects * EntryBytes(payload));
+  LogHeader h{};
+  h.type = LogType::kLock;
+  h.format = kRecordFormat;
+  h.object_count = objects;
+  h.region_count = regions;
+  h.truncate_count = truncates;
+  h.local = 7;
+  h.node = 1;
+  std::span<std::byte> out(bytes);
+  WriteAt(out, 0, h);
+  size_t at = sizeof h;
+  for (uint16_t i = 0; i < truncates; ++i, at += 8) WriteAt(out, at, uint64_t{100} + i);
+  at += Pad8(4 * regions);
+  for (uint32_t i = 0; i < objects; ++i) {
+    WriteAt(out, at, ObjectEntry{.address = 64 * (i + 1), .expected = 0, .payload = payload, .flags = 0});
+    std::memset(bytes.data() + at + sizeof(ObjectEntry), static_cast<int>(i), payload);
+    at += EntryBytes(payload);
+  }
+  return bytes;
+}
+
+TEST(LogRecord, RoundTripKeepsObjectsAndTruncations) {
+  std::vector<std::byte> bytes = MakeRecord(5, 3, 2, 13);
+  std::optional<LogView> view = LogView::Parse(bytes);
+  ASSERT_TRUE(view.has_value());
+  EXPECT_EQ(view->truncate_id(1), 101u);
+  uint32_t i = 0;
+  EXPECT_TRUE(view->ForEachObject([&](const ObjectEntry& e, std::span<const std::byte> payload) {
+    EXPECT_EQ(e.address, 64 * (i + 1));
+    EXPECT_EQ(payload.size(), 13u);
+    EXPECT_EQ(payload[12], std::byte(i));
+    ++i;
+    return true;
+  }));
+  EXPECT_EQ(i, 5u);
+}
+
+TEST(LogRecord, EveryShorterRecordIsRefused) {
+  std::vector<std::byte> bytes = MakeRecord(3, 2, 1, 40);
+  for (size_t n = 0; n < bytes.size(); ++n) {
+    EXPECT_FALSE(LogView::Parse(std::span(bytes).first(n)).has_value()) << n;
+  }
+  EXPECT_TRUE(LogView::Parse(bytes).has_value());
+}
+
+TEST(LogRecord, DamagedBytesNeverReadOutOfBounds) {
+  const uint64_t seed = 20261130;
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  Random random(seed);
+  const std::vector<std::byte> good = MakeRecord(4, 2, 3, 24);
+  for (int round = 0; round < 20000; ++round) {
+    // Exactly as large as the record, so that AddressSanitizer sees any step over the end.
+    std::vector<std::byte> bytes = good;
+    for (int flips = 0; flips < 3; ++flips) bytes[random.Below(bytes.size())] = std::byte(random.Below(256));
+    std::optional<LogView> view = LogView::Parse(bytes);
+    if (!view.has_value()) continue;
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < view->header().truncate_count; ++i) sum += view->truncate_id(i);
+    view->ForEachObject([&](const ObjectEntry& e, std::span<const std::byte> payload) {
+      for (std::byte b : payload) sum += static_cast<uint64_t>(b);
+      return true;
+    });
+    ASSERT_GE(sum + 1, 1u);
+  }
+}
+
+struct alignas(64) Slot {
+  std::byte bytes[64] = {};
+};
+const TxId kA{ConfigId(1), NodeId(1), WorkerId(0), 5};
+const TxId kB{ConfigId(1), NodeId(2), WorkerId(0), 9};
+
+TEST(LockTable, ASecondTransactionIsRefusedAndToldTheHolder) {
+  LockTable table;
+  Slot slot;
+  Address address(RegionId(1), 64);
+  TxId holder;
+  ASSERT_TRUE(table.TryLock(address, slot.bytes, storage::ObjectWord(), kA, &holder));
+  EXPECT_TRUE(storage::LoadWord(slot.bytes).locked());
+  EXPECT_FALSE(table.TryLock(address, slot.bytes, storage::ObjectWord(), kB, &holder));
+  EXPECT_EQ(holder, kA);
+  table.Unlock(address, slot.bytes, kA);
+  EXPECT_FALSE(storage::LoadWord(slot.bytes).locked());
+  EXPECT_EQ(table.size(), 0u);
+}
+
+TEST(LockTable, ATransactionRemovesOnlyItself) {
+  LockTable table;
+  Slot slot;
+  Address address(RegionId(1), 64);
+  TxId holder;
+  ASSERT_TRUE(table.TryLock(address, slot.bytes, storage::ObjectWord(), kA, &holder));
+  table.Unlock(address, slot.bytes, kB);
+  EXPECT_TRUE(storage::LoadWord(slot.bytes).locked());
+  EXPECT_EQ(table.Holder(address), kA);
+}
+
+TEST(LockTable, AChangedObjectIsRefusedWithoutAHolder) {
+  LockTable table;
+  Slot slot;
+  TxId holder = kB;
+  EXPECT_FALSE(table.TryLock(Address(RegionId(1), 64), slot.bytes, storage::ObjectWord(Timestamp(3), true, false), kA,
+                             &holder));
+  EXPECT_TRUE(holder.is_null());
+}
+
+TEST(AccessSet, FindsWhatWasAddedAtEverySize) {
+  AccessSet set;
+  std::vector<Access*> added;
+  for (uint32_t i = 1; i <= 1000; ++i) {
+    Address address(RegionId(i % 7 + 1), 64 * i);
+    EXPECT_EQ(set.Find(address), nullptr);
+    added.push_back(&set.Add(address));
+    for (uint32_t j = 0; j < i; j += 1 + i / 10) EXPECT_EQ(set.Find(added[j]->address), added[j]);
+  }
+  set.Clear();
+  EXPECT_EQ(set.size(), 0u);
+  EXPECT_EQ(set.Find(Address(RegionId(2), 64)), nullptr);
+}
+
+TEST(OutcomeBits, RemembersExactlyTheLast65536) {
+  OutcomeBits bits;
+  for (uint64_t local = 1; local <= 200000; ++local) {
+    if (local % 3 == 0) {
+      bits.SetCommitted(local);
+    } else {
+      bits.Advance(local);
+    }
+  }
+  EXPECT_EQ(bits.Find(200000 - 65536), RememberedOutcome::kExpired);
+  for (uint64_t local = 200001 - 65536; local <= 200000; ++local) {
+    ASSERT_EQ(bits.Find(local),
+              local % 3 == 0 ? RememberedOutcome::kCommitted : RememberedOutcome::kNotCommittedHere)
+        << local;
+  }
+  EXPECT_EQ(bits.Find(200001), RememberedOutcome::kNotCommittedHere);
+}
+
+TEST(HotObjects, TheHottestSurvivesAStreamOfOthers) {
+  HotObjects hot;
+  Address hottest(RegionId(1), 64);
+  for (uint32_t i = 0; i < 10000; ++i) {
+    hot.Count({.reason = AbortReason::kLockConflict, .address = Address(RegionId(2), 64 * (i % 500 + 1))});
+    if (i % 4 == 0) hot.Count({.reason = AbortReason::kLockConflict, .address = hottest, .object = "warehouse 1"});
+  }
+  std::vector<HotObjects::Entry> top = hot.Top(1);
+  ASSERT_EQ(top.size(), 1u);
+  EXPECT_EQ(top[0].address, hottest);
+  EXPECT_EQ(top[0].name, "warehouse 1");
+}
+
+}  // namespace
+}  // namespace furrow::txn
