@@ -41,8 +41,8 @@ class Histogram {
   // The value that `percent` (0..100) of the values do not exceed: the upper end of its bucket, at most
   // max().
   Nanos Percentile(double percent) const;
-  // Calls fn(value, times) for each bucket that is not empty, in ascending order; `value` is the upper end of the bucket.
-  // RecordMany() of the same pairs rebuilds the distribution, as in another process.
+  // Calls fn(value, times) for each bucket that is not empty, in ascending order; `value` is the upper end of
+  // the bucket. RecordMany() of the same pairs rebuilds the distribution, as in another process.
   template <class Fn>
   void ForEach(Fn fn) const {
     for (size_t b = 0; b < kBuckets; ++b) {

@@ -46,7 +46,7 @@ absl::Status ApplySettings(pthread_t thread, const ThreadOptions& options) {
 
 }  // namespace
 
-Thread::Thread(ThreadOptions options, std::function<void()> body) : thread_(std::move(body)) {
+Thread::Thread(const ThreadOptions& options, std::function<void()> body) : thread_(std::move(body)) {
   settings_ = ApplySettings(thread_.native_handle(), options);
 }
 

@@ -24,7 +24,7 @@ class Thread {
  public:
   Thread() = default;
   // `body` must not throw.
-  Thread(ThreadOptions options, std::function<void()> body);
+  Thread(const ThreadOptions& options, std::function<void()> body);
   Thread(Thread&& other) noexcept = default;
   Thread& operator=(Thread&& other) noexcept;
   ~Thread() { Join(); }
