@@ -1,5 +1,5 @@
-// The interfaces through which transactions see the cluster. Real implementations stand in this folder; the static view
-// and the simulator bring their own.
+// The interfaces through which transactions see the cluster. Real implementations stand in this folder; the
+// static view and the simulator bring their own.
 #ifndef FURROW_CLUSTER_SEAMS_H_
 #define FURROW_CLUSTER_SEAMS_H_
 
@@ -25,8 +25,8 @@ struct ClockInterval {
 class TimestampSource {
  public:
   virtual ~TimestampSource() = default;
-  // Any thread. `lower` never decreases on one thread. FailedPrecondition is impossible: a clock that is disabled
-  // (failover) returns ok = false, and the caller waits.
+  // Any thread. `lower` never decreases on one thread. FailedPrecondition is impossible: a clock that is
+  // disabled (failover) returns ok = false, and the caller waits.
   virtual bool Now(ClockInterval* interval) const = 0;
 };
 
@@ -38,8 +38,8 @@ class Lease {
   virtual bool valid() const = 0;
 };
 
-// Oldest active transactions and what may be collected (FaRMv2 section 4.4: two rounds). Worker threads publish, the
-// cluster exchanges, storage collects. Thread-safe.
+// Oldest active transactions and what may be collected (FaRMv2 section 4.4: two rounds). Worker threads
+// publish, the cluster exchanges, storage collects. Thread-safe.
 class SafePoint {
  public:
   explicit SafePoint(size_t workers) : oldest_(workers) {
@@ -47,15 +47,16 @@ class SafePoint {
   }
   virtual ~SafePoint() = default;
 
-  // The smallest read timestamp of the worker's open transactions; Max when it has none. Published before the first
-  // read of a transaction at that timestamp.
+  // The smallest read timestamp of the worker's open transactions; Max when it has none. Published before the
+  // first read of a transaction at that timestamp.
   void PublishOldestActive(WorkerId worker, Timestamp oldest) {
     oldest_[worker.value()].value.store(oldest.value(), std::memory_order_seq_cst);
   }
   // min(workers, `lower`): what this member reports, where `lower` was read from the clock before the call.
   Timestamp OldestActive(Timestamp lower) const;
 
-  // The smallest timestamp at which a transaction may still start to read anywhere; older stale snapshots are refused.
+  // The smallest timestamp at which a transaction may still start to read anywhere; older stale snapshots are
+  // refused.
   Timestamp oldest_allowed() const { return Timestamp(global_oldest_.load(std::memory_order_acquire)); }
   // Old versions whose replacing write is older than this have no reader.
   Timestamp safe_point() const { return Timestamp(safe_point_.load(std::memory_order_acquire)); }
@@ -74,8 +75,9 @@ class SafePoint {
 
 struct AllocateRegionRequest {
   RegionId near{};          // join this region's locality group; 0: a new group
-  RegionId newest_known{};  // the newest region of the group that the caller knows: if there is a newer, that one is returned
-  NodeId preferred_primary{}; // for a new group; 0: by balance
+  RegionId newest_known{};  // the newest region of the group that the caller knows: if there is a newer, that
+                            // one is returned
+  NodeId preferred_primary{};  // for a new group; 0: by balance
 };
 
 // What only the configuration manager can do, for coroutines on a worker.

@@ -47,10 +47,10 @@ struct Access {
   uint32_t read_bytes = 0;
   uint32_t write_bytes = 0;
   uint32_t slot_bytes = 0;
-  bool old_version = false;      // the version read is not the newest: never to be locked or validated
+  bool old_version = false;  // the version read is not the newest: never to be locked or validated
   bool allocates = false;
   bool frees = false;
-  bool found = true;             // false: a tombstone or unallocated slot was read (and must stay so)
+  bool found = true;  // false: a tombstone or unallocated slot was read (and must stay so)
   bool written() const { return write != nullptr || frees || allocates; }
 };
 

@@ -1,5 +1,5 @@
-// Slots for allocations: leased in batches from the primary of the locality group; blocks are cut, and the group grown by
-// a region, as they run out.
+// Slots for allocations: leased in batches from the primary of the locality group; blocks are cut, and the
+// group grown by a region, as they run out.
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/log.h"
@@ -21,7 +21,8 @@ uint32_t BatchOf(uint32_t wanted, storage::SizeClass size_class) {
 void Coordinator::GiveLease(const storage::SlotLease& lease) {
   const cluster::RegionMapping* mapping = node_.directory.Find(lease.address.region());
   FURROW_CHECK(mapping != nullptr);
-  leases_.Give(mapping->locality, storage::ClassForPayload(storage::PayloadCapacity(lease.slot_bytes)), lease);
+  leases_.Give(mapping->locality, storage::ClassForPayload(storage::PayloadCapacity(lease.slot_bytes)),
+               lease);
 }
 
 Task<absl::Status> Coordinator::RefillLeases(RegionId locality, storage::SizeClass size_class) {
@@ -71,7 +72,8 @@ Task<absl::Status> Coordinator::FetchLeases(RegionId locality, storage::SizeClas
     for (uint32_t i = 0; i < header.count; ++i) {
       LeasedSlot slot;
       if (!ReadAt(answer, sizeof header + i * sizeof slot, &slot)) break;
-      slots.push_back({Address::FromBits(slot.address), storage::ObjectWord::FromBits(slot.expected), slot.slot_bytes});
+      slots.push_back(
+          {Address::FromBits(slot.address), storage::ObjectWord::FromBits(slot.expected), slot.slot_bytes});
     }
   }
   for (auto it = slots.rbegin(); it != slots.rend(); ++it) {
@@ -88,7 +90,8 @@ Task<absl::Status> Coordinator::LeaseHere(RegionId locality, storage::SizeClass 
                                           NodeId holder, std::vector<storage::SlotLease>* out) {
   while (true) {
     if (node_.allocator.Lease(locality, size_class, count, holder, out) > 0) {
-      if (node_.allocator.WantsBlock(locality, size_class)) worker_.loop().Spawn(CutAhead(locality, size_class));
+      if (node_.allocator.WantsBlock(locality, size_class))
+        worker_.loop().Spawn(CutAhead(locality, size_class));
       co_return absl::OkStatus();
     }
     bool under_way = false;
@@ -105,7 +108,8 @@ Task<absl::Status> Coordinator::LeaseHere(RegionId locality, storage::SizeClass 
     if (node_.allocator.Reclaim(node_.safe_point.safe_point()) > 0) continue;
     RegionId newest = node_.allocator.NewestRegion(locality);
     if (newest == RegionId() || node_.control == nullptr) {
-      co_return absl::ResourceExhaustedError(absl::StrCat("the regions near region ", locality.value(), " are full"));
+      co_return absl::ResourceExhaustedError(
+          absl::StrCat("the regions near region ", locality.value(), " are full"));
     }
     FURROW_CO_RETURN_IF_ERROR(
         (co_await node_.control->AllocateRegion({.near = locality, .newest_known = newest})).status());
@@ -117,10 +121,12 @@ Task<void> Coordinator::CutAhead(RegionId locality, storage::SizeClass size_clas
   std::optional<storage::BlockCut> cut = node_.allocator.BeginCut(locality, size_class, &under_way);
   if (!cut.has_value()) co_return;
   absl::Status status = co_await CutBlock(*cut);
-  if (!status.ok()) FURROW_LOG_EVERY(WARNING, kSecond) << "a block could not be cut ahead: " << status.ToString();
+  if (!status.ok())
+    FURROW_LOG_EVERY(WARNING, kSecond) << "a block could not be cut ahead: " << status.ToString();
 }
 
-// Every replica zeroes the block and acknowledges its header before a slot is handed out; the primary's copy last.
+// Every replica zeroes the block and acknowledges its header before a slot is handed out; the primary's copy
+// last.
 Task<absl::Status> Coordinator::CutBlock(storage::BlockCut cut) {
   const cluster::RegionMapping* mapping = node_.directory.Find(cut.region);
   FURROW_CHECK(mapping != nullptr);
@@ -131,8 +137,8 @@ Task<absl::Status> Coordinator::CutBlock(storage::BlockCut cut) {
                      .slot_bytes = cut.slot_bytes};
   absl::Status status;
   for (size_t i = 1; i < mapping->replicas.size() && status.ok(); ++i) {
-    absl::StatusOr<std::vector<std::byte>> answer =
-        co_await Call(mapping->replicas[i].node, MessageType::kCutBlock, 1, std::as_bytes(std::span(&request, 1)), 0);
+    absl::StatusOr<std::vector<std::byte>> answer = co_await Call(
+        mapping->replicas[i].node, MessageType::kCutBlock, 1, std::as_bytes(std::span(&request, 1)), 0);
     MessageHeader header;
     if (!answer.ok()) {
       status = answer.status();

@@ -17,7 +17,10 @@ namespace furrow::txn {
 class CommitRun {
  public:
   CommitRun(Coordinator& coordinator, Transaction& tx)
-      : coordinator_(coordinator), worker_(coordinator.worker()), node_(worker_.node()), tx_(tx),
+      : coordinator_(coordinator),
+        worker_(coordinator.worker()),
+        node_(worker_.node()),
+        tx_(tx),
         backups_(worker_.loop()) {}
   ~CommitRun();
 
@@ -36,7 +39,7 @@ class CommitRun {
     LinkState* state = nullptr;
     uint64_t primary_of = 0;
     uint64_t backup_of = 0;
-    uint64_t reserved = 0;       // log room that is not used yet, without that for truncation
+    uint64_t reserved = 0;  // log room that is not used yet, without that for truncation
     bool reply_reserved = false;
     bool lock_sent = false;
     bool self() const { return state->link->connection == nullptr; }
@@ -118,7 +121,8 @@ absl::Status CommitRun::Plan() {
     Access& access = accesses.at(i);
     if (!access.written() || (access.allocates && access.frees)) continue;  // born and gone: nothing to do
     const cluster::RegionMapping* mapping = node_.directory.Find(access.address.region());
-    if (mapping == nullptr) return absl::UnavailableError("a region that the transaction writes is not mapped");
+    if (mapping == nullptr)
+      return absl::UnavailableError("a region that the transaction writes is not mapped");
     uint32_t region = access.address.region().value();
     if (std::find(regions_.begin(), regions_.end(), region) == regions_.end()) regions_.push_back(region);
     Group* group = nullptr;
@@ -131,7 +135,8 @@ absl::Status CommitRun::Plan() {
       }
     }
     if (group == nullptr) {
-      if (groups_.size() == 64) return absl::ResourceExhaustedError("a transaction writes regions of over 64 placements");
+      if (groups_.size() == 64)
+        return absl::ResourceExhaustedError("a transaction writes regions of over 64 placements");
       group = &groups_.emplace_back(Group{.mapping = mapping});
     }
     group->writes.push_back(&access);
@@ -204,16 +209,18 @@ Task<absl::Status> CommitRun::Reserve() {
     uint64_t need = LogRoom(party) + kTruncateRoom;
     size_t largest = std::max(RecordBodyBytes(party.primary_of), RecordBodyBytes(party.backup_of));
     if (rdma::RecordBytes(largest) > log.max_record() || need + log.max_record() > log.capacity() / 2) {
-      co_return absl::ResourceExhaustedError(absl::StrCat(
-          "the transaction is too large: it needs ", need, " bytes of log at node ", party.node.value(), " of which ",
-          largest, " in one record; the limits are ", log.capacity() / 2 - log.max_record(), " and ", log.max_record(),
-          ". Write less in one transaction, or raise log_ring_bytes and max_log_record"));
+      co_return absl::ResourceExhaustedError(
+          absl::StrCat("the transaction is too large: it needs ", need, " bytes of log at node ",
+                       party.node.value(), " of which ", largest, " in one record; the limits are ",
+                       log.capacity() / 2 - log.max_record(), " and ", log.max_record(),
+                       ". Write less in one transaction, or raise log_ring_bytes and max_log_record"));
     }
   }
   for (int tries = 0; !TryReserve(); ++tries) {
     if (worker_.loop().Now() > tx_.deadline_) {
-      co_return absl::DeadlineExceededError("no room in the log rings before the transaction's deadline; a member is "
-                                            "slow, or log_ring_bytes is too small for this load");
+      co_return absl::DeadlineExceededError(
+          "no room in the log rings before the transaction's deadline; a member is "
+          "slow, or log_ring_bytes is too small for this load");
     }
     coordinator_.FlushTruncations(true);
     if (tries < 16) {
@@ -264,10 +271,11 @@ absl::StatusOr<CommitRun::Body*> CommitRun::Build(uint64_t groups) {
     if ((groups >> g & 1) == 0) continue;
     for (const Access* access : groups_[g].writes) {
       uint32_t payload = access->frees ? 0 : access->write_bytes;
-      ObjectEntry entry{.address = access->address.bits(),
-                        .expected = access->observed.bits(),
-                        .payload = payload,
-                        .flags = (access->allocates ? kEntryAllocates : 0) | (access->frees ? kEntryFrees : 0)};
+      ObjectEntry entry{
+          .address = access->address.bits(),
+          .expected = access->observed.bits(),
+          .payload = payload,
+          .flags = (access->allocates ? kEntryAllocates : 0) | (access->frees ? kEntryFrees : 0)};
       WriteAt(bytes, at, entry);
       at += sizeof entry;
       if (payload > 0) {
@@ -284,7 +292,7 @@ absl::StatusOr<CommitRun::Body*> CommitRun::Build(uint64_t groups) {
 
 absl::Status CommitRun::AppendBody(Party& party, LogType type, uint64_t groups, Timestamp w, uint64_t done_id,
                                    rdma::WorkRequest::Notify notify) {
-  FURROW_ASSIGN_OR_RETURN(Body* body, Build(groups));
+  FURROW_ASSIGN_OR_RETURN(Body * body, Build(groups));
   if (body->written_as != type) {
     LogHeader h = Header(type, w);
     h.region_count = static_cast<uint16_t>(regions_.size());
@@ -323,8 +331,8 @@ const Access* CommitRun::ChangedLocally() const {
 
 absl::Status CommitRun::SendLock(Party& party) {
   ++op_->replies_pending;
-  absl::Status sent = AppendBody(party, LogType::kLock, party.primary_of, Timestamp(), 0,
-                                 rdma::WorkRequest::Notify::kWake);
+  absl::Status sent =
+      AppendBody(party, LogType::kLock, party.primary_of, Timestamp(), 0, rdma::WorkRequest::Notify::kWake);
   if (!sent.ok()) {
     --op_->replies_pending;
     return sent;
@@ -334,8 +342,9 @@ absl::Status CommitRun::SendLock(Party& party) {
   return absl::OkStatus();
 }
 
-// Remote primaries first: while their answers travel nothing is locked here, and hot local objects are locked only from
-// now on, for microseconds. Which of the two orders locks are taken in is free: a LOCK never waits for another.
+// Remote primaries first: while their answers travel nothing is locked here, and hot local objects are locked
+// only from now on, for microseconds. Which of the two orders locks are taken in is free: a LOCK never waits
+// for another.
 Task<absl::Status> CommitRun::Lock() {
   bool remote = false;
   for (Party& party : parties_) remote = remote || (party.primary_of != 0 && !party.self());
@@ -447,11 +456,12 @@ Task<bool> CommitRun::ValidateRemote(NodeId node, std::vector<Access*> accesses)
     for (size_t i = 0; i < n; ++i) {
       Address address = accesses[first + i]->address;
       const cluster::RegionMapping* mapping = node_.directory.Find(address.region());
-      requests[i] = rdma::WorkRequest{.opcode = rdma::Opcode::kRead,
-                                      .signaled = i + 1 == n,
-                                      .id = i + 1 == n ? group.id() : 0,
-                                      .local = words.empty() ? std::span<std::byte>() : words.bytes().subspan(8 * i, 8),
-                                      .remote = mapping->primary().memory.Plus(address.offset())};
+      requests[i] =
+          rdma::WorkRequest{.opcode = rdma::Opcode::kRead,
+                            .signaled = i + 1 == n,
+                            .id = i + 1 == n ? group.id() : 0,
+                            .local = words.empty() ? std::span<std::byte>() : words.bytes().subspan(8 * i, 8),
+                            .remote = mapping->primary().memory.Plus(address.offset())};
     }
     group.Add();
     while (words.empty() || !connection.Post(std::span(requests, n)).ok()) {
@@ -478,9 +488,9 @@ Task<bool> CommitRun::ValidateRemote(NodeId node, std::vector<Access*> accesses)
 Task<bool> CommitRun::ValidateByMessage(NodeId node, const std::vector<Access*>& accesses) {
   std::vector<ValidateEntry> entries;
   for (const Access* access : accesses) entries.push_back({access->address.bits(), access->observed.bits()});
-  absl::StatusOr<std::vector<std::byte>> answer = co_await coordinator_.Call(
-      node, MessageType::kValidate, static_cast<uint32_t>(entries.size()), std::as_bytes(std::span(entries)),
-      sizeof(ValidateEntry));
+  absl::StatusOr<std::vector<std::byte>> answer =
+      co_await coordinator_.Call(node, MessageType::kValidate, static_cast<uint32_t>(entries.size()),
+                                 std::as_bytes(std::span(entries)), sizeof(ValidateEntry));
   MessageHeader header;
   if (!answer.ok() || !ReadAt(*answer, 0, &header)) {
     op_->lost = true;
@@ -503,8 +513,9 @@ Task<bool> CommitRun::CommitBackups(Timestamp w) {
     while (true) {
       // Not waking, unless the ring fills up: a backup has nothing to do before truncation.
       bool half_full = link.log->free_bytes() < link.log->capacity() / 2;
-      absl::Status sent = AppendBody(party, LogType::kCommitBackup, party.backup_of, w, backups_.id(),
-                                     half_full ? rdma::WorkRequest::Notify::kWake : rdma::WorkRequest::Notify::kQuiet);
+      absl::Status sent =
+          AppendBody(party, LogType::kCommitBackup, party.backup_of, w, backups_.id(),
+                     half_full ? rdma::WorkRequest::Notify::kWake : rdma::WorkRequest::Notify::kQuiet);
       if (sent.ok()) break;
       if (link.gone) {
         backups_.Forget();
@@ -568,19 +579,21 @@ CommitResult CommitRun::UnknownOutcome(std::string_view why) {
   ++worker_.mutable_stats().unknown;
   return CommitResult{.outcome = Outcome::kUnknown,
                       .id = id_,
-                      .status = absl::UnknownError(absl::StrCat(
-                          "the outcome of transaction ", ToString(id_), " is unknown: ", Sv(why),
-                          ". It may have committed: read before you try again"))};
+                      .status = absl::UnknownError(
+                          absl::StrCat("the outcome of transaction ", ToString(id_), " is unknown: ", Sv(why),
+                                       ". It may have committed: read before you try again"))};
 }
 
 CommitResult CommitRun::Committed(Timestamp w) {
   if (!node_.lease.valid()) {
     // Committed, but who has no lease may not say so: it may be evicted already.
     ++worker_.mutable_stats().unknown;
-    return CommitResult{.outcome = Outcome::kUnknown,
-                        .id = id_,
-                        .status = absl::UnknownError("this node lost its lease before it could report the outcome of "
-                                                     "transaction " + ToString(id_))};
+    return CommitResult{
+        .outcome = Outcome::kUnknown,
+        .id = id_,
+        .status = absl::UnknownError("this node lost its lease before it could report the outcome of "
+                                     "transaction " +
+                                     ToString(id_))};
   }
   WorkerStats& stats = worker_.mutable_stats();
   ++stats.committed;
@@ -643,11 +656,13 @@ Task<CommitResult> Coordinator::Commit(Transaction& tx) {
     tx.ended_ = true;
     End(tx);
     if (!node_.lease.valid()) {
-      co_return CommitResult{.outcome = Outcome::kAborted, .status = absl::UnavailableError("this node lost its lease")};
+      co_return CommitResult{.outcome = Outcome::kAborted,
+                             .status = absl::UnavailableError("this node lost its lease")};
     }
     ++stats.committed;
     ++stats.read_only;
-    co_return CommitResult{.outcome = Outcome::kCommitted, .timestamp = tx.read_ts_, .status = absl::OkStatus()};
+    co_return CommitResult{
+        .outcome = Outcome::kCommitted, .timestamp = tx.read_ts_, .status = absl::OkStatus()};
   }
   CommitRun run(*this, tx);
   CommitResult result = co_await run.Run();

@@ -14,7 +14,8 @@ constexpr int kClockReadings = 16;
 
 }  // namespace
 
-CommitOp::CommitOp(Coordinator& owner) : rdma::Operation(&Coordinator::PrimaryAcknowledged), coordinator(owner) {}
+CommitOp::CommitOp(Coordinator& owner)
+    : rdma::Operation(&Coordinator::PrimaryAcknowledged), coordinator(owner) {}
 
 Coordinator::Coordinator(Worker& worker) : worker_(worker), node_(worker.node()) {}
 
@@ -22,9 +23,8 @@ Coordinator::~Coordinator() = default;
 
 absl::Status Coordinator::Start() {
   constexpr size_t kScratchBytes = size_t{8} << 20;
-  FURROW_ASSIGN_OR_RETURN(
-      MemoryFile memory,
-      node_.memory("scratch-w" + std::to_string(worker_.id().value()), kScratchBytes));
+  FURROW_ASSIGN_OR_RETURN(MemoryFile memory,
+                          node_.memory("scratch-w" + std::to_string(worker_.id().value()), kScratchBytes));
   return scratch_.Start(node_.fabric, std::move(memory));
 }
 
@@ -43,13 +43,15 @@ Task<void> Coordinator::WaitUntilPassed(Timestamp t) {
 
 Task<absl::Status> Coordinator::Begin(Transaction& tx) {
   FURROW_CHECK(!tx.begun_);
-  if (!node_.lease.valid()) co_return absl::UnavailableError("this node has no lease; the cluster is not reachable");
+  if (!node_.lease.valid())
+    co_return absl::UnavailableError("this node has no lease; the cluster is not reachable");
   tx.deadline_ = worker_.loop().Now() + tx.options_.deadline_ns;
-  // The lower bound is published before R is taken: the safe point cannot pass R in between. Bounds never decrease, so
-  // the transactions are in order of theirs.
+  // The lower bound is published before R is taken: the safe point cannot pass R in between. Bounds never
+  // decrease, so the transactions are in order of theirs.
   cluster::ClockInterval now;
   while (!node_.timestamps.Now(&now)) {
-    if (worker_.loop().Now() > tx.deadline_) co_return absl::UnavailableError("the cluster's clock is not running");
+    if (worker_.loop().Now() > tx.deadline_)
+      co_return absl::UnavailableError("the cluster's clock is not running");
     co_await worker_.loop().SleepFor(100 * kMicrosecond);
   }
   tx.begun_ = true;

@@ -1,9 +1,10 @@
-// Coordinator: a worker's part as the one who begins, reads for and commits transactions (SOSP'15 section 4, FaRMv2
-// section 4.2), and who asks other nodes (validation by message, slot leases, block cuts).
+// Coordinator: a worker's part as the one who begins, reads for and commits transactions (SOSP'15 section 4,
+// FaRMv2 section 4.2), and who asks other nodes (validation by message, slot leases, block cuts).
 //
 // Phases of a commit, each a step of Commit() in commit.cc:
 //
-//   reserve -> LOCK -> W -> VALIDATE -> COMMIT-BACKUP -> COMMIT-PRIMARY -> report -> (all acknowledged) -> truncatable
+//   reserve -> LOCK -> W -> VALIDATE -> COMMIT-BACKUP -> COMMIT-PRIMARY -> report -> (all acknowledged) ->
+//   truncatable
 //                |               |
 //                +-- conflict ---+--> ABORT to every primary that was sent LOCK --> complete
 //
@@ -34,8 +35,8 @@ struct LinkState {
   std::deque<uint64_t> untold;
   // Room that their truncation has reserved: kTruncateRoom each.
 };
-// A whole TRUNCATE record for one id: what each transaction reserves at each participant, so that truncation can always
-// be sent.
+// A whole TRUNCATE record for one id: what each transaction reserves at each participant, so that truncation
+// can always be sent.
 inline constexpr size_t kMaxRidingIds = 8;
 // COMMIT-PRIMARY with the most ids that may ride on it; ABORT takes less.
 inline constexpr uint64_t kSmallRecordRoom = rdma::RecordBytes(sizeof(LogHeader) + 8 * kMaxRidingIds);
@@ -43,20 +44,20 @@ inline constexpr uint64_t kTruncateRoom = rdma::RecordBytes(sizeof(LogHeader) + 
 // Room that an answer may take in the reply ring.
 inline constexpr uint64_t kLockReplyRoom = rdma::RecordBytes(sizeof(MessageHeader) + sizeof(LockReply));
 
-// A transaction between LOCK and the acknowledgement of the last COMMIT-PRIMARY. Outlives its coroutine's interest:
-// primaries may acknowledge after the report.
+// A transaction between LOCK and the acknowledgement of the last COMMIT-PRIMARY. Outlives its coroutine's
+// interest: primaries may acknowledge after the report.
 struct CommitOp : rdma::Operation {
   explicit CommitOp(Coordinator& owner);
 
   Coordinator& coordinator;
   uint64_t local = 0;
-  uint32_t replies_pending = 0;   // LOCK-REPLYs
+  uint32_t replies_pending = 0;    // LOCK-REPLYs
   uint32_t primaries_pending = 0;  // COMMIT-PRIMARY acknowledgements
   bool primary_acknowledged = false;
-  bool refused = false;            // some primary refused the LOCK
-  bool lost = false;               // a participant is gone
+  bool refused = false;  // some primary refused the LOCK
+  bool lost = false;     // a participant is gone
   bool timed_out = false;
-  bool complete = false;           // everything acknowledged (or aborted): truncatable
+  bool complete = false;  // everything acknowledged (or aborted): truncatable
   Conflict conflict;
   std::coroutine_handle<> waiter;
   absl::InlinedVector<LinkState*, 4> links;  // participants, for truncation
@@ -83,14 +84,15 @@ class Coordinator {
   // Fills the cache for (locality, size class) or says why not.
   Task<absl::Status> RefillLeases(RegionId locality, storage::SizeClass size_class);
   // At the primary: leases slots to whoever asks, cutting blocks and growing the group as needed.
-  Task<absl::Status> LeaseHere(RegionId locality, storage::SizeClass size_class, uint32_t count, NodeId holder,
-                               std::vector<storage::SlotLease>* out);
+  Task<absl::Status> LeaseHere(RegionId locality, storage::SizeClass size_class, uint32_t count,
+                               NodeId holder, std::vector<storage::SlotLease>* out);
   Task<absl::Status> FetchLeases(RegionId locality, storage::SizeClass size_class);
   // Returns every cached lease to its primary.
   void ReturnLeases();
 
   // --- requests to other nodes (request.cc) ---
-  // Sends a request and waits for the answer's bytes (header and body). `answer_bytes` bounds the answer's body.
+  // Sends a request and waits for the answer's bytes (header and body). `answer_bytes` bounds the answer's
+  // body.
   Task<absl::StatusOr<std::vector<std::byte>>> Call(NodeId node, MessageType type, uint32_t count,
                                                     std::span<const std::byte> body, size_t answer_bytes);
   absl::Status Send(NodeId node, MessageType type, uint32_t count, std::span<const std::byte> body);
@@ -115,18 +117,22 @@ class Coordinator {
   // Until every LOCK-REPLY is here, one refuses, a participant is lost, or the deadline passes.
   Task<void> WaitForReplies(CommitOp& op, Nanos deadline);
   // Until one COMMIT-PRIMARY is acknowledged or all have failed.
-  OpAwaiter WaitForPrimary(CommitOp& op) { return {op, op.primary_acknowledged || op.primaries_pending == 0}; }
+  OpAwaiter WaitForPrimary(CommitOp& op) {
+    return {op, op.primary_acknowledged || op.primaries_pending == 0};
+  }
   // Until the clock's lower bound has reached `t`.
   Task<void> WaitUntilPassed(Timestamp t);
 
   // --- truncation (truncate.cc) ---
-  // The transaction is over at all participants: its records may be truncated (committed) or are gone (aborted).
+  // The transaction is over at all participants: its records may be truncated (committed) or are gone
+  // (aborted).
   void Completed(CommitOp& op, bool committed);
   // The commit has reported and does not look at `op` any more.
   void Release(CommitOp& op);
   // Appends a COMMIT-PRIMARY, ABORT or TRUNCATE, with ids to truncate riding on it, out of kSmallRecordRoom.
   // `op`: completed by the acknowledgement (COMMIT-PRIMARY); null: nobody waits for it.
-  absl::Status AppendSmall(LinkState& state, LogHeader header, CommitOp* op, rdma::WorkRequest::Notify notify);
+  absl::Status AppendSmall(LinkState& state, LogHeader header, CommitOp* op,
+                           rdma::WorkRequest::Notify notify);
   uint64_t low_bound() const { return first_local_; }
   // Sends what waits to be truncated. `wake`: also parked receivers.
   void FlushTruncations(bool wake);
@@ -143,8 +149,8 @@ class Coordinator {
   CommitOp* FindOp(uint64_t local);
   static void PrimaryAcknowledged(rdma::Operation* self, rdma::CompletionStatus status);
   void FailCalls(NodeId node);
-  // Appends a staged body that nobody else uses and sees to its release: at once where the bytes are gone when Append()
-  // returns, otherwise with the completion.
+  // Appends a staged body that nobody else uses and sees to its release: at once where the bytes are gone
+  // when Append() returns, otherwise with the completion.
   absl::Status AppendAndRelease(rdma::RingWriter& ring, std::span<std::byte> body, CommitOp* op,
                                 rdma::WorkRequest::Notify notify);
   Task<void> CutAhead(RegionId locality, storage::SizeClass size_class);

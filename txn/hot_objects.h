@@ -1,6 +1,6 @@
-// HotObjects: the objects on which transactions collide most, by the space-saving algorithm (Metwally et al., 2005): at
-// most kMaxTracked are counted; a new one takes the place, and the count, of the least. A count is too high by at most
-// the count that was taken over. Owner thread only.
+// HotObjects: the objects on which transactions collide most, by the space-saving algorithm (Metwally et al.,
+// 2005): at most kMaxTracked are counted; a new one takes the place, and the count, of the least. A count is
+// too high by at most the count that was taken over. Owner thread only.
 #ifndef FURROW_TXN_HOT_OBJECTS_H_
 #define FURROW_TXN_HOT_OBJECTS_H_
 

@@ -1,6 +1,6 @@
-// LockTable: who holds the lock of an object at its primary. The lock bit of word 0 is set while any holder remains; a
-// transaction removes only itself. In normal operation an object has one holder, the one whose compare-and-swap set
-// the bit; recovery may add others that were locked when their coordinator died.
+// LockTable: who holds the lock of an object at its primary. The lock bit of word 0 is set while any holder
+// remains; a transaction removes only itself. In normal operation an object has one holder, the one whose
+// compare-and-swap set the bit; recovery may add others that were locked when their coordinator died.
 // Thread-safe: the workers of a node lock objects of the same regions.
 #ifndef FURROW_TXN_LOCK_TABLE_H_
 #define FURROW_TXN_LOCK_TABLE_H_
@@ -11,20 +11,21 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
-#include "base/mutex.h"
 #include "base/ids.h"
+#include "base/mutex.h"
 #include "storage/object.h"
 
 namespace furrow::txn {
 
 class LockTable {
  public:
-  // Locks `slot` at `address` for `tx` if word 0 is `expected`. False: `*holder` is a holder, null if the object is
-  // not locked but has changed.
+  // Locks `slot` at `address` for `tx` if word 0 is `expected`. False: `*holder` is a holder, null if the
+  // object is not locked but has changed.
   bool TryLock(Address address, std::byte* slot, storage::ObjectWord expected, const TxId& tx, TxId* holder);
   // Removes `tx`; clears the lock bit unless another holder remains. Nothing happens if `tx` is no holder.
   void Unlock(Address address, std::byte* slot, const TxId& tx);
-  // Removes `tx` because it is about to install: true if another holder remains, so that the new word 0 stays locked.
+  // Removes `tx` because it is about to install: true if another holder remains, so that the new word 0 stays
+  // locked.
   bool ReleaseForInstall(Address address, const TxId& tx);
   // A holder of the object, null without one.
   TxId Holder(Address address) const;
@@ -40,7 +41,8 @@ class LockTable {
   Shard& ShardOf(Address address) { return shards_[(address.bits() >> 6) % kShards]; }
   const Shard& ShardOf(Address address) const { return shards_[(address.bits() >> 6) % kShards]; }
   // Removes tx; true if others remain.
-  static bool Remove(Shard& shard, Address address, const TxId& tx) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shard.mutex);
+  static bool Remove(Shard& shard, Address address, const TxId& tx)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shard.mutex);
 
   std::array<Shard, kShards> shards_;
 };

@@ -1,5 +1,5 @@
-// ReadMany: local objects are brought into the cache together before the first is looked at; remote ones are read by
-// coroutines side by side.
+// ReadMany: local objects are brought into the cache together before the first is looked at; remote ones are
+// read by coroutines side by side.
 #include "base/check.h"
 #include "txn/coordinator.h"
 #include "txn/transaction.h"

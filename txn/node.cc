@@ -5,10 +5,11 @@
 
 namespace furrow::txn {
 
-Node::Node(NodeOptions node_options, const Clock& node_clock, rdma::Fabric& node_fabric, MemoryFactory memory_factory,
-           const cluster::TimestampSource& timestamp_source, const cluster::Lease& node_lease,
-           cluster::SafePoint& node_safe_point, cluster::RegionDirectory& region_directory,
-           storage::OldVersionArena* arena, storage::MemoryBudget& memory_budget)
+Node::Node(NodeOptions node_options, const Clock& node_clock, rdma::Fabric& node_fabric,
+           MemoryFactory memory_factory, const cluster::TimestampSource& timestamp_source,
+           const cluster::Lease& node_lease, cluster::SafePoint& node_safe_point,
+           cluster::RegionDirectory& region_directory, storage::OldVersionArena* arena,
+           storage::MemoryBudget& memory_budget)
     : options(std::move(node_options)),
       clock(node_clock),
       fabric(node_fabric),
@@ -34,8 +35,8 @@ absl::StatusOr<rdma::RemoteAddress> Node::CreateReplica(RegionId id, RegionId lo
   return made;
 }
 
-absl::StatusOr<rdma::RemoteAddress> Node::MakeReplica(RegionId id, RegionId locality, uint64_t bytes, ConfigId config,
-                                                      bool primary) {
+absl::StatusOr<rdma::RemoteAddress> Node::MakeReplica(RegionId id, RegionId locality, uint64_t bytes,
+                                                      ConfigId config, bool primary) {
   FURROW_ASSIGN_OR_RETURN(MemoryFile file, memory(absl::StrCat("region-", id.value()), bytes));
   FURROW_ASSIGN_OR_RETURN(std::unique_ptr<storage::Region> region,
                           storage::Region::Create(std::move(file), id, config, options.cluster_hash));

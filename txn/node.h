@@ -1,5 +1,5 @@
-// Node: what the workers of one process share. Assembled by client/ (or by a test), then constant but for what is
-// thread-safe by itself.
+// Node: what the workers of one process share. Assembled by client/ (or by a test), then constant but for
+// what is thread-safe by itself.
 #ifndef FURROW_TXN_NODE_H_
 #define FURROW_TXN_NODE_H_
 
@@ -33,8 +33,8 @@ struct NodeOptions {
   rdma::MeshOptions mesh;
   // A read that meets a locked head waits this long before it aborts.
   Nanos locked_read_wait_ns = 2 * kMillisecond;
-  // Objects per primary from which VALIDATE goes as one message instead of READs (t_r, SOSP'15 section 4). On a fabric
-  // whose READs end inside Post() a READ is always cheaper.
+  // Objects per primary from which VALIDATE goes as one message instead of READs (t_r, SOSP'15 section 4). On
+  // a fabric whose READs end inside Post() a READ is always cheaper.
   uint32_t validate_by_message_above = 4;
   // Slots leased at a time, per locality group and size class.
   uint32_t lease_batch = 64;
@@ -42,27 +42,29 @@ struct NodeOptions {
   Nanos truncate_flush_ns = 5 * kMillisecond;
 };
 
-// Makes memory that the fabric can register: a file of the node's memory directory, or anonymous memory in tests and
-// simulation. Thread-safe.
+// Makes memory that the fabric can register: a file of the node's memory directory, or anonymous memory in
+// tests and simulation. Thread-safe.
 using MemoryFactory = std::function<absl::StatusOr<MemoryFile>(const std::string& name, size_t bytes)>;
 
 class Node {
  public:
   // Everything passed in outlives the node. `old_versions` may be null for a compute member.
   Node(NodeOptions options, const Clock& clock, rdma::Fabric& fabric, MemoryFactory memory,
-       const cluster::TimestampSource& timestamps, const cluster::Lease& lease, cluster::SafePoint& safe_point,
-       cluster::RegionDirectory& directory, storage::OldVersionArena* old_versions,
-       storage::MemoryBudget& budget);
+       const cluster::TimestampSource& timestamps, const cluster::Lease& lease,
+       cluster::SafePoint& safe_point, cluster::RegionDirectory& directory,
+       storage::OldVersionArena* old_versions, storage::MemoryBudget& budget);
   ~Node();
 
-  // Creates this node's replica of a region and registers it; `primary` says whether it serves allocation too. Any thread;
-  // idempotent for the same id. The result goes into the region's mapping. ResourceExhausted: no room.
-  absl::StatusOr<rdma::RemoteAddress> CreateReplica(RegionId id, RegionId locality, uint64_t bytes, ConfigId config,
-                                                    bool primary);
+  // Creates this node's replica of a region and registers it; `primary` says whether it serves allocation
+  // too. Any thread; idempotent for the same id. The result goes into the region's mapping.
+  // ResourceExhausted: no room.
+  absl::StatusOr<rdma::RemoteAddress> CreateReplica(RegionId id, RegionId locality, uint64_t bytes,
+                                                    ConfigId config, bool primary);
 
   void SetView(std::shared_ptr<const cluster::ClusterView> view);
   std::shared_ptr<const cluster::ClusterView> view() const;
-  // The same without a lock, for workers; every view lives as long as the node. Null before the first SetView().
+  // The same without a lock, for workers; every view lives as long as the node. Null before the first
+  // SetView().
   const cluster::ClusterView* current_view() const { return current_.load(std::memory_order_acquire); }
 
   const NodeOptions options;
@@ -77,8 +79,8 @@ class Node {
   storage::MemoryBudget& budget;
   cluster::ControlPlane* control = nullptr;  // set before the workers start
 
-  // What an object calls itself, from its payload (which may be anything); empty: it has no name. Set by the layer that
-  // gives payloads a meaning, before the workers start; for messages and reports.
+  // What an object calls itself, from its payload (which may be anything); empty: it has no name. Set by the
+  // layer that gives payloads a meaning, before the workers start; for messages and reports.
   std::function<std::string(std::span<const std::byte>)> name_object;
 
   storage::LocalRegions regions;
@@ -86,8 +88,9 @@ class Node {
   LockTable locks;
 
  private:
-  absl::StatusOr<rdma::RemoteAddress> MakeReplica(RegionId id, RegionId locality, uint64_t bytes, ConfigId config,
-                                                  bool primary) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<rdma::RemoteAddress> MakeReplica(RegionId id, RegionId locality, uint64_t bytes,
+                                                  ConfigId config, bool primary)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable Mutex mutex_;
   std::vector<std::shared_ptr<const cluster::ClusterView>> views_ ABSL_GUARDED_BY(mutex_);

@@ -31,7 +31,8 @@ size_t NodeAllocator::Lease(RegionId locality, storage::SizeClass size_class, si
 }
 
 void NodeAllocator::Unlease(const storage::SlotLease& lease, NodeId holder) {
-  if (storage::SlabAllocator* slab = Find(lease.address.region()); slab != nullptr) slab->Unlease(lease, holder);
+  if (storage::SlabAllocator* slab = Find(lease.address.region()); slab != nullptr)
+    slab->Unlease(lease, holder);
 }
 
 size_t NodeAllocator::RevokeLeases(NodeId holder) {

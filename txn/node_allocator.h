@@ -8,8 +8,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
-#include "base/mutex.h"
 #include "base/ids.h"
+#include "base/mutex.h"
 #include "storage/region.h"
 #include "storage/slab_allocator.h"
 
@@ -20,17 +20,18 @@ class NodeAllocator {
   // Starts serving a region as its primary. `region` outlives the allocator. Idempotent.
   void AddRegion(storage::Region& region, RegionId locality);
 
-  // Leases up to `count` slots of the class from the group's regions to `holder` (the default: this node); returns how
-  // many.
+  // Leases up to `count` slots of the class from the group's regions to `holder` (the default: this node);
+  // returns how many.
   size_t Lease(RegionId locality, storage::SizeClass size_class, size_t count, NodeId holder,
                std::vector<storage::SlotLease>* out);
   void Unlease(const storage::SlotLease& lease, NodeId holder);
   // Ends all leases of a member that has left.
   size_t RevokeLeases(NodeId holder);
 
-  // A block to cut for the class in some region of the group. Nothing: none is free; `*under_way` says whether a
-  // cut for the class is under way, so that waiting helps.
-  std::optional<storage::BlockCut> BeginCut(RegionId locality, storage::SizeClass size_class, bool* under_way);
+  // A block to cut for the class in some region of the group. Nothing: none is free; `*under_way` says
+  // whether a cut for the class is under way, so that waiting helps.
+  std::optional<storage::BlockCut> BeginCut(RegionId locality, storage::SizeClass size_class,
+                                            bool* under_way);
   bool WantsBlock(RegionId locality, storage::SizeClass size_class) const;
   void BlockReady(const storage::BlockCut& cut);
   void BlockFailed(const storage::BlockCut& cut);

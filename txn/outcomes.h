@@ -1,5 +1,6 @@
-// OutcomeBits: what a replica remembers of the last transactions of one coordinator thread: one bit each, committed or
-// not, so that an unknown outcome can be asked for. The query itself comes later; the bits are kept from now on.
+// OutcomeBits: what a replica remembers of the last transactions of one coordinator thread: one bit each,
+// committed or not, so that an unknown outcome can be asked for. The query itself comes later; the bits are
+// kept from now on.
 #ifndef FURROW_TXN_OUTCOMES_H_
 #define FURROW_TXN_OUTCOMES_H_
 
@@ -33,7 +34,8 @@ class OutcomeBits {
   }
   RememberedOutcome Find(uint64_t local) const {
     if (local + kRemembered <= newest_) return RememberedOutcome::kExpired;
-    if (local > newest_ || (bits_[Word(local)] & Bit(local)) == 0) return RememberedOutcome::kNotCommittedHere;
+    if (local > newest_ || (bits_[Word(local)] & Bit(local)) == 0)
+      return RememberedOutcome::kNotCommittedHere;
     return RememberedOutcome::kCommitted;
   }
 

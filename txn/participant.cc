@@ -31,7 +31,8 @@ void Participant::Malformed(rdma::InboundRing& ring, std::string_view what) {
   ++malformed_;
   ring.closed = true;
   FURROW_LOG(ERROR) << "node " << ring.from.node.value() << " worker " << ring.from.worker.value()
-                    << " sent a malformed " << what << "; its ring is closed. Do both sides run the same version?";
+                    << " sent a malformed " << what
+                    << "; its ring is closed. Do both sides run the same version?";
 }
 
 void Participant::OnLog(rdma::InboundRing& ring, const rdma::RingRecord& record) {
@@ -46,7 +47,9 @@ void Participant::OnLog(rdma::InboundRing& ring, const rdma::RingRecord& record)
   sender.held.push_back(Held{record.end, true});
   ++held_;
   switch (h.type) {
-    case LogType::kLock: OnLock(sender, *view, record.body); break;
+    case LogType::kLock:
+      OnLock(sender, *view, record.body);
+      break;
     case LogType::kCommitBackup: {
       sender.outcomes.Advance(h.local);
       Pending& pending = sender.pending[h.local];
@@ -55,9 +58,14 @@ void Participant::OnLog(rdma::InboundRing& ring, const rdma::RingRecord& record)
       Keep(sender, pending);
       break;
     }
-    case LogType::kCommitPrimary: OnCommitPrimary(sender, *view); break;
-    case LogType::kAbort: OnAbort(sender, *view); break;
-    case LogType::kTruncate: break;
+    case LogType::kCommitPrimary:
+      OnCommitPrimary(sender, *view);
+      break;
+    case LogType::kAbort:
+      OnAbort(sender, *view);
+      break;
+    case LogType::kTruncate:
+      break;
   }
   ReleaseFront(sender);
 }
@@ -91,8 +99,10 @@ bool Participant::LockAll(const LogView& record, LockReply* in_the_way) {
       *in_the_way = LockReply{.address = e.address, .allocation = allocates ? uint8_t{1} : uint8_t{0}};
       return false;
     }
-    if (allocates && Mutated(Mutation::kIgnoreLeaseTimestamp)) expected = storage::LoadWord(slot).WithLock(false);
-    if (expected.locked() || (allocates && expected.allocated() && !Mutated(Mutation::kIgnoreLeaseTimestamp)) ||
+    if (allocates && Mutated(Mutation::kIgnoreLeaseTimestamp))
+      expected = storage::LoadWord(slot).WithLock(false);
+    if (expected.locked() ||
+        (allocates && expected.allocated() && !Mutated(Mutation::kIgnoreLeaseTimestamp)) ||
         (!Mutated(Mutation::kSkipLock) && !node_.locks.TryLock(address, slot, expected, id, &holder))) {
       region->RemoveWriter(address.offset());
       *in_the_way = LockReply{.address = e.address,
@@ -254,8 +264,8 @@ void Participant::ApplyObject(storage::Region& region, Address address, const Ob
       w.value() <= region.ReadBlock(address.offset() / storage::kBlockBytes).version) {
     return;
   }
-  // Coordinators' logs are truncated in any order: only a newer write counts. Another worker of this backup may hold the
-  // slot for the moment of its own install.
+  // Coordinators' logs are truncated in any order: only a newer write counts. Another worker of this backup
+  // may hold the slot for the moment of its own install.
   storage::ObjectWord word = storage::LoadWord(slot);
   while (word.timestamp() < w || Mutated(Mutation::kApplyOlderWrite)) {
     if (!word.locked() && storage::TryLock(slot, word)) {
@@ -303,13 +313,14 @@ void Participant::ReleaseFront(Sender& sender) {
 void Participant::OnRingClosed(rdma::InboundRing& ring) { ring.closed = true; }
 
 void Participant::Collect() {
-  Timestamp safe_point = Mutated(Mutation::kReuseOldVersionsEarly) ? Timestamp::Max() : node_.safe_point.safe_point();
+  Timestamp safe_point =
+      Mutated(Mutation::kReuseOldVersionsEarly) ? Timestamp::Max() : node_.safe_point.safe_point();
   if (old_versions_ != nullptr) old_versions_->Collect(safe_point);
   if (worker_.id() == WorkerId(0)) node_.allocator.Reclaim(node_.safe_point.safe_point());
 }
 
 void Participant::ReplyToLock(Sender& sender, const LogView& record, const LockReply& reply,
-                                      AnswerCode code) {
+                              AnswerCode code) {
   if (sender.ring->heads == nullptr) {  // our own ring
     worker_.coordinator().OnLockReply(node_.options.id, record.header().local, code, reply);
     return;

@@ -1,8 +1,8 @@
-// Participant: a worker's part as primary and backup. A state machine: log records and requests in, changes of memory
-// and answers out; it never blocks.
+// Participant: a worker's part as primary and backup. A state machine: log records and requests in, changes
+// of memory and answers out; it never blocks.
 //
-// Per sender (a coordinator thread) it keeps the records that wait for truncation, in ring order, and the transactions
-// that they belong to:
+// Per sender (a coordinator thread) it keeps the records that wait for truncation, in ring order, and the
+// transactions that they belong to:
 //
 //   at a primary:  LOCK ok -> locked -- COMMIT-PRIMARY --> installed -- truncation --> gone
 //                  LOCK refused -> refused -- ABORT --> gone      locked -- ABORT --> gone (unlocked)
@@ -30,8 +30,8 @@ class Participant {
   explicit Participant(Worker& worker);
   ~Participant();
 
-  // A log record of the ring's sender, in ring order. A malformed one closes the ring (a peer that writes garbage
-  // is not served any further).
+  // A log record of the ring's sender, in ring order. A malformed one closes the ring (a peer that writes
+  // garbage is not served any further).
   void OnLog(rdma::InboundRing& ring, const rdma::RingRecord& record);
   void OnRequest(rdma::InboundRing& ring, const rdma::RingRecord& record);
   void OnRingClosed(rdma::InboundRing& ring);

@@ -13,11 +13,20 @@ void Participant::OnRequest(rdma::InboundRing& ring, const rdma::RingRecord& rec
   if (!ReadAt(record.body, 0, &header) || header.reserved != 0) return Malformed(ring, "message");
   std::span<const std::byte> body = record.body.subspan(sizeof header);
   switch (header.type) {
-    case MessageType::kValidate: OnValidate(ring, header, body); break;
-    case MessageType::kLease: OnLease(ring, header, body); break;
-    case MessageType::kUnlease: OnUnlease(ring, header, body); break;
-    case MessageType::kCutBlock: OnCutBlock(ring, header, body); break;
-    default: return Malformed(ring, "message");
+    case MessageType::kValidate:
+      OnValidate(ring, header, body);
+      break;
+    case MessageType::kLease:
+      OnLease(ring, header, body);
+      break;
+    case MessageType::kUnlease:
+      OnUnlease(ring, header, body);
+      break;
+    case MessageType::kCutBlock:
+      OnCutBlock(ring, header, body);
+      break;
+    default:
+      return Malformed(ring, "message");
   }
   ring.reader->Release(record.end);
   if (ring.heads != nullptr) ring.heads->Return(record.end, false);
@@ -31,7 +40,8 @@ void Participant::AnswerWith(rdma::InboundRing& ring, uint64_t request, AnswerCo
   worker_.coordinator().Answer(ring, bytes);
 }
 
-void Participant::OnValidate(rdma::InboundRing& ring, const MessageHeader& header, std::span<const std::byte> body) {
+void Participant::OnValidate(rdma::InboundRing& ring, const MessageHeader& header,
+                             std::span<const std::byte> body) {
   for (uint32_t i = 0; i < header.count; ++i) {
     ValidateEntry entry;
     if (!ReadAt(body, i * sizeof entry, &entry)) {
@@ -47,7 +57,8 @@ void Participant::OnValidate(rdma::InboundRing& ring, const MessageHeader& heade
   AnswerWith(ring, header.request, AnswerCode::kOk, 0, {});
 }
 
-void Participant::OnUnlease(rdma::InboundRing& ring, const MessageHeader& header, std::span<const std::byte> body) {
+void Participant::OnUnlease(rdma::InboundRing& ring, const MessageHeader& header,
+                            std::span<const std::byte> body) {
   for (uint32_t i = 0; i < header.count; ++i) {
     LeasedSlot slot;
     if (!ReadAt(body, i * sizeof slot, &slot)) return;
@@ -57,7 +68,8 @@ void Participant::OnUnlease(rdma::InboundRing& ring, const MessageHeader& header
   }
 }
 
-void Participant::OnLease(rdma::InboundRing& ring, const MessageHeader& header, std::span<const std::byte> body) {
+void Participant::OnLease(rdma::InboundRing& ring, const MessageHeader& header,
+                          std::span<const std::byte> body) {
   LeaseRequest lease;
   if (!ReadAt(body, 0, &lease) || lease.size_class >= storage::kSizeClasses || lease.count == 0 ||
       lease.count > kMaxLeaseBatch) {
@@ -72,7 +84,8 @@ Task<void> Participant::ServeLease(rdma::InboundRing* ring, uint64_t request, Le
       RegionId(lease.locality), storage::SizeClass(static_cast<uint8_t>(lease.size_class)), lease.count,
       ring->from.node, &slots);
   if (!status.ok()) {
-    FURROW_LOG_EVERY(WARNING, kSecond) << "no slots for node " << ring->from.node.value() << ": " << status.ToString();
+    FURROW_LOG_EVERY(WARNING, kSecond)
+        << "no slots for node " << ring->from.node.value() << ": " << status.ToString();
     AnswerWith(*ring, request, AnswerCode::kNoMemory, 0, {});
     co_return;
   }
@@ -80,10 +93,12 @@ Task<void> Participant::ServeLease(rdma::InboundRing* ring, uint64_t request, Le
   for (const storage::SlotLease& slot : slots) {
     out.push_back({slot.address.bits(), slot.expected.bits(), slot.slot_bytes, 0});
   }
-  AnswerWith(*ring, request, AnswerCode::kOk, static_cast<uint32_t>(out.size()), std::as_bytes(std::span(out)));
+  AnswerWith(*ring, request, AnswerCode::kOk, static_cast<uint32_t>(out.size()),
+             std::as_bytes(std::span(out)));
 }
 
-void Participant::OnCutBlock(rdma::InboundRing& ring, const MessageHeader& header, std::span<const std::byte> body) {
+void Participant::OnCutBlock(rdma::InboundRing& ring, const MessageHeader& header,
+                             std::span<const std::byte> body) {
   CutRequest cut;
   if (!ReadAt(body, 0, &cut)) return AnswerWith(ring, header.request, AnswerCode::kBadRequest, 0, {});
   worker_.loop().Spawn(ServeCut(&ring, header.request, cut));

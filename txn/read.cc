@@ -45,8 +45,8 @@ ReadResult Transaction::FromAccess(const Access& access, uint32_t bytes) const {
   return std::span<const std::byte>(data, bytes);
 }
 
-void Transaction::Accept(Address address, ObjectWord word, std::byte* data, uint32_t bytes, uint32_t slot_bytes,
-                         bool old_version, ReadResult* result) {
+void Transaction::Accept(Address address, ObjectWord word, std::byte* data, uint32_t bytes,
+                         uint32_t slot_bytes, bool old_version, ReadResult* result) {
   bool found = word.allocated() || Mutated(Mutation::kSkipTombstoneCheck);
   if (old_version && has_writes()) {
     // Eager validation: it could not commit.
@@ -126,7 +126,8 @@ Transaction::Look Transaction::LookLocal(const cluster::RegionMapping& mapping, 
 }
 
 void Transaction::FollowLocal(const cluster::RegionMapping& mapping, Address address, uint32_t bytes,
-                              uint32_t slot_bytes, storage::OldVersionPointer ovp, bool hint, ReadResult* result) {
+                              uint32_t slot_bytes, storage::OldVersionPointer ovp, bool hint,
+                              ReadResult* result) {
   storage::OldVersionArena* arena = worker_.node().old_versions;
   if (read_ts_ < mapping.floor && !Mutated(Mutation::kIgnoreFloor)) return TooOld(address, hint, result);
   std::byte* data = accesses_.arena().Allocate(bytes);
@@ -154,7 +155,8 @@ void Transaction::Prefetch(Address address, uint32_t bytes) {
   storage::Region* region = worker_.node().regions.Find(address.region());
   if (region == nullptr || address.offset() + storage::SpanBytes(bytes) > region->bytes()) return;
   const std::byte* p = region->base() + address.offset();
-  for (size_t line = 0; line < storage::SpanBytes(bytes); line += storage::kLineBytes) __builtin_prefetch(p + line);
+  for (size_t line = 0; line < storage::SpanBytes(bytes); line += storage::kLineBytes)
+    __builtin_prefetch(p + line);
 }
 
 Task<ReadResult> Transaction::ReadSlow(Address address, uint32_t bytes, bool hint) {
@@ -167,7 +169,8 @@ Task<ReadResult> Transaction::ReadSlow(Address address, uint32_t bytes, bool hin
     const cluster::RegionMapping* mapping = node.directory.Find(address.region());
     if (mapping == nullptr) {
       if (node.control == nullptr) co_return absl::NotFoundError("no region holds " + ToString(address));
-      absl::StatusOr<const cluster::RegionMapping*> found = co_await node.control->LookupRegion(address.region());
+      absl::StatusOr<const cluster::RegionMapping*> found =
+          co_await node.control->LookupRegion(address.region());
       if (!found.ok()) {
         if (hint && found.status().code() == absl::StatusCode::kNotFound) {
           co_return absl::Status(absl::StatusCode::kNotFound, "");
@@ -192,7 +195,8 @@ Task<ReadResult> Transaction::ReadSlow(Address address, uint32_t bytes, bool hin
 
 namespace {
 
-// READs of an object: word 0, the image, word 0 again, in one post; where pieces are whole lines the image suffices.
+// READs of an object: word 0, the image, word 0 again, in one post; where pieces are whole lines the image
+// suffices.
 struct ObjectRead {
   ObjectRead(ScratchPool& pool, EventLoop& loop, size_t image_bytes)
       : buffer(pool, image_bytes + 16), group(loop), image_bytes(image_bytes) {}
@@ -209,7 +213,8 @@ struct ObjectRead {
     rdma::WorkRequest requests[3];
     size_t n = 0;
     auto add = [&](std::span<std::byte> local) {
-      requests[n] = rdma::WorkRequest{.opcode = rdma::Opcode::kRead, .signaled = false, .local = local, .remote = at};
+      requests[n] =
+          rdma::WorkRequest{.opcode = rdma::Opcode::kRead, .signaled = false, .local = local, .remote = at};
       ++n;
     };
     if (!whole_lines) add(before());

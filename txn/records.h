@@ -12,10 +12,9 @@
 //   24   4     node           of the transaction's id: the coordinator
 //   28   2     worker         of the transaction's id: its thread
 //   30   2     region_count   ids of all regions that the transaction writes (LOCK, COMMIT-BACKUP)
-//   32   8     low_bound      every transaction of this coordinator thread with a smaller local id is truncated
-//   40   8     timestamp      W; 0 in LOCK, ABORT and TRUNCATE
-//   48   16    reserved       zero
-//   64   8*t   truncate ids   local ids
+//   32   8     low_bound      every transaction of this coordinator thread with a smaller local id is
+//   truncated 40   8     timestamp      W; 0 in LOCK, ABORT and TRUNCATE 48   16    reserved       zero 64
+//   8*t   truncate ids   local ids
 //        4*r   region ids     padded to 8
 //        ...   objects        each an ObjectEntry and its payload, padded to 8
 //
@@ -97,7 +96,8 @@ class LogView {
     return id;
   }
 
-  // Calls fn(const ObjectEntry&, std::span<const std::byte> payload) for each object; stops when it returns false.
+  // Calls fn(const ObjectEntry&, std::span<const std::byte> payload) for each object; stops when it returns
+  // false.
   template <class Fn>
   bool ForEachObject(Fn fn) const {
     const std::byte* p = objects_;
@@ -124,12 +124,12 @@ class LogView {
 //   4   4    count    elements that follow
 //   8   8    request  echoed in the answer; for LOCK-REPLY the transaction's local id
 enum class MessageType : uint8_t {
-  kLockReply = 1,   // answer: LockReply
-  kValidate = 2,    // count x {address, expected word 0}
-  kLease = 3,       // LeaseRequest
-  kUnlease = 4,     // count x LeasedSlot; no answer
-  kCutBlock = 5,    // CutRequest, primary to backup
-  kAnswer = 6,      // answer to kValidate, kLease (count x LeasedSlot), kCutBlock
+  kLockReply = 1,  // answer: LockReply
+  kValidate = 2,   // count x {address, expected word 0}
+  kLease = 3,      // LeaseRequest
+  kUnlease = 4,    // count x LeasedSlot; no answer
+  kCutBlock = 5,   // CutRequest, primary to backup
+  kAnswer = 6,     // answer to kValidate, kLease (count x LeasedSlot), kCutBlock
 };
 // The most slots of one lease.
 inline constexpr uint16_t kMaxLeaseBatch = 1024;

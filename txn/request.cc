@@ -1,5 +1,5 @@
-// Requests to other nodes and their answers. The asker reserves the answer's room in its own reply ring before it
-// asks, so an answer always finds room.
+// Requests to other nodes and their answers. The asker reserves the answer's room in its own reply ring
+// before it asks, so an answer always finds room.
 #include <algorithm>
 #include <cstring>
 
@@ -12,7 +12,8 @@
 namespace furrow::txn {
 namespace {
 
-// A member that is alive answers in microseconds to milliseconds; one that is gone ends the call through OnLinkLost.
+// A member that is alive answers in microseconds to milliseconds; one that is gone ends the call through
+// OnLinkLost.
 constexpr Nanos kCallDeadlineNs = 10 * kSecond;
 
 }  // namespace
@@ -29,7 +30,8 @@ Task<absl::StatusOr<std::vector<std::byte>>> Coordinator::Call(NodeId node, Mess
   }
   rdma::OutboundLink& link = *state->link;
   if (need > link.messages->max_record()) {
-    co_return absl::ResourceExhaustedError(absl::StrCat("a message of ", need, " bytes is larger than max_message"));
+    co_return absl::ResourceExhaustedError(
+        absl::StrCat("a message of ", need, " bytes is larger than max_message"));
   }
   while (link.reply_room < room || !link.messages->Reserve(need)) {
     if (link.gone) co_return absl::UnavailableError(absl::StrCat("member ", node.value(), " is gone"));
@@ -67,14 +69,16 @@ Task<absl::StatusOr<std::vector<std::byte>>> Coordinator::Call(NodeId node, Mess
   co_return std::move(call.answer);
 }
 
-absl::Status Coordinator::Send(NodeId node, MessageType type, uint32_t count, std::span<const std::byte> body) {
+absl::Status Coordinator::Send(NodeId node, MessageType type, uint32_t count,
+                               std::span<const std::byte> body) {
   LinkState* state = LinkTo(node);
   if (state == nullptr || state->link->connection == nullptr || state->link->gone) {
     return absl::UnavailableError(absl::StrCat("no connection to member ", node.value()));
   }
   const uint64_t need = rdma::RecordBytes(sizeof(MessageHeader) + body.size());
   rdma::RingWriter& ring = *state->link->messages;
-  if (need > ring.max_record() || !ring.Reserve(need)) return absl::ResourceExhaustedError("no room for a message");
+  if (need > ring.max_record() || !ring.Reserve(need))
+    return absl::ResourceExhaustedError("no room for a message");
   FURROW_ASSIGN_OR_RETURN(std::span<std::byte> staged,
                           worker_.mesh().StageRecord(sizeof(MessageHeader) + body.size()));
   WriteAt(staged, 0, MessageHeader{type, AnswerCode::kOk, 0, count, 0});
@@ -87,12 +91,14 @@ void Coordinator::OnAnswer(rdma::InboundRing& ring, const rdma::RingRecord& reco
   if (!ReadAt(record.body, 0, &header)) return;
   if (header.type == MessageType::kLockReply) {
     LockReply reply;
-    if (ReadAt(record.body, sizeof header, &reply)) OnLockReply(ring.from.node, header.request, header.code, reply);
+    if (ReadAt(record.body, sizeof header, &reply))
+      OnLockReply(ring.from.node, header.request, header.code, reply);
     return;
   }
   auto it = calls_.find(header.request);
   if (header.type != MessageType::kAnswer || it == calls_.end() || it->second->node != ring.from.node) {
-    FURROW_LOG_EVERY(WARNING, kSecond) << "node " << ring.from.node.value() << " sent an answer that nobody asked for";
+    FURROW_LOG_EVERY(WARNING, kSecond)
+        << "node " << ring.from.node.value() << " sent an answer that nobody asked for";
     return;
   }
   PendingCall& call = *it->second;
@@ -130,8 +136,7 @@ void Coordinator::Answer(rdma::InboundRing& ring, std::span<const std::byte> ans
     return;
   }
   std::memcpy(staged->data(), answer.data(), answer.size());
-  absl::Status sent =
-      AppendAndRelease(*writer, *staged, nullptr, rdma::WorkRequest::Notify::kWake);
+  absl::Status sent = AppendAndRelease(*writer, *staged, nullptr, rdma::WorkRequest::Notify::kWake);
   if (!sent.ok()) writer->Unreserve(need);
 }
 

@@ -38,19 +38,22 @@ struct Conflict {
 enum class Outcome : uint8_t {
   kCommitted,
   kAborted,
-  kUnknown,  // the coordinator lost its lease, or a participant, while the outcome was open. Never reported as aborted
+  kUnknown,  // the coordinator lost its lease, or a participant, while the outcome was open. Never reported
+             // as aborted
 };
 
 struct CommitResult {
   Outcome outcome = Outcome::kAborted;
-  TxId id{};            // null for a read-only transaction
+  TxId id{};              // null for a read-only transaction
   Timestamp timestamp{};  // W; R for a read-only transaction
-  // Ok; Aborted with phase, object and the other transaction; ResourceExhausted; Unknown with the id to ask for.
+  // Ok; Aborted with phase, object and the other transaction; ResourceExhausted; Unknown with the id to ask
+  // for.
   absl::Status status{};
   bool committed() const { return outcome == Outcome::kCommitted; }
 };
 
-// The status that describes a conflict: Aborted (worth a retry), ResourceExhausted, DeadlineExceeded or Unavailable.
+// The status that describes a conflict: Aborted (worth a retry), ResourceExhausted, DeadlineExceeded or
+// Unavailable.
 absl::Status ToStatus(const Conflict& conflict);
 
 }  // namespace furrow::txn

@@ -31,6 +31,8 @@ std::span<std::byte> ScratchPool::Take(size_t bytes) {
   return {p, size};
 }
 
-void ScratchPool::Give(std::span<std::byte> buffer) { free_[ClassOf(buffer.size())].push_back(buffer.data()); }
+void ScratchPool::Give(std::span<std::byte> buffer) {
+  free_[ClassOf(buffer.size())].push_back(buffer.data());
+}
 
 }  // namespace furrow::txn

@@ -30,8 +30,11 @@ void Transaction::Doom(Conflict conflict) {
   switch (conflict_.reason) {
     case AbortReason::kReadLocked:
     case AbortReason::kSnapshotTooOld:
-    case AbortReason::kEagerValidation: worker_.conflicts().Count(conflict_); break;
-    default: break;
+    case AbortReason::kEagerValidation:
+      worker_.conflicts().Count(conflict_);
+      break;
+    default:
+      break;
   }
 }
 
@@ -72,7 +75,8 @@ absl::Status Transaction::Free(Address address) {
   if (access == nullptr || !access->found || access->frees) {
     return absl::FailedPreconditionError("an object must be read or allocated before it is freed");
   }
-  if (access->old_version) return Fail({.reason = AbortReason::kEagerValidation, .address = address}).status();
+  if (access->old_version)
+    return Fail({.reason = AbortReason::kEagerValidation, .address = address}).status();
   if (!access->written()) ++writes_;
   access->frees = true;
   access->found = false;
@@ -85,11 +89,13 @@ bool Transaction::TryAllocCached(RegionId locality, uint32_t bytes, absl::Status
     return true;
   }
   if (options_.read_only) {
-    *result = absl::FailedPreconditionError("a read-only transaction cannot allocate; begin it without read_only");
+    *result =
+        absl::FailedPreconditionError("a read-only transaction cannot allocate; begin it without read_only");
     return true;
   }
   if (bytes > storage::MaxPayload()) {
-    *result = absl::ResourceExhaustedError("an object is larger than 1 MB, the largest that a region can hold");
+    *result =
+        absl::ResourceExhaustedError("an object is larger than 1 MB, the largest that a region can hold");
     return true;
   }
   storage::SlotLease lease;
@@ -126,7 +132,8 @@ void Transaction::Abort() {
   for (uint32_t i = 0; i < accesses_.size(); ++i) {
     const Access& access = accesses_.at(i);
     // A slot whose LOCK found it taken is no lease any more.
-    if (!access.allocates || (conflict_.reason == AbortReason::kAllocation && conflict_.address == access.address)) {
+    if (!access.allocates ||
+        (conflict_.reason == AbortReason::kAllocation && conflict_.address == access.address)) {
       continue;
     }
     coordinator.GiveLease({access.address, access.observed, access.slot_bytes});

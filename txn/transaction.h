@@ -26,9 +26,7 @@
 #include "txn/access_set.h"
 #include "txn/result.h"
 
-namespace furrow::txn {
-
-}  // namespace furrow::txn
+namespace furrow::txn {}  // namespace furrow::txn
 
 namespace furrow::storage {
 class Region;
@@ -162,11 +160,11 @@ class Transaction {
   friend class CommitRun;
   // What a look at an object that this node is primary of came to.
   enum class Look : uint8_t { kDone, kLocked, kTorn };
-  Look LookLocal(const cluster::RegionMapping& mapping, storage::Region& region, Address address, uint32_t bytes,
-                 bool hint, ReadResult* result);
+  Look LookLocal(const cluster::RegionMapping& mapping, storage::Region& region, Address address,
+                 uint32_t bytes, bool hint, ReadResult* result);
   // The version at R, from the chain that begins at `ovp` in this node's memory.
-  void FollowLocal(const cluster::RegionMapping& mapping, Address address, uint32_t bytes, uint32_t slot_bytes,
-                   storage::OldVersionPointer ovp, bool hint, ReadResult* result);
+  void FollowLocal(const cluster::RegionMapping& mapping, Address address, uint32_t bytes,
+                   uint32_t slot_bytes, storage::OldVersionPointer ovp, bool hint, ReadResult* result);
   // Enters what was read into the read set and makes the answer. `data` is the payload in the arena.
   void Accept(Address address, storage::ObjectWord word, std::byte* data, uint32_t bytes, uint32_t slot_bytes,
               bool old_version, ReadResult* result);

@@ -1,6 +1,6 @@
-// Truncation: participants keep a transaction's records until its coordinator says that nobody needs them. That rides
-// on later records (the low bound on all, up to kMaxRidingIds ids on small ones) or goes as TRUNCATE records, for which
-// each transaction has reserved kTruncateRoom at each participant.
+// Truncation: participants keep a transaction's records until its coordinator says that nobody needs them.
+// That rides on later records (the low bound on all, up to kMaxRidingIds ids on small ones) or goes as
+// TRUNCATE records, for which each transaction has reserved kTruncateRoom at each participant.
 #include <algorithm>
 
 #include "base/check.h"
@@ -30,15 +30,16 @@ void Coordinator::Release(CommitOp& op) {
 void Coordinator::Recycle(CommitOp& op) {
   for (std::span<std::byte> body : op.limbo) worker_.mesh().ReleaseStaged(body);
   op.limbo.clear();
-  // Without a lost participant a transaction that was not aborted has committed everywhere. With one, its records stay
-  // until recovery has decided.
+  // Without a lost participant a transaction that was not aborted has committed everywhere. With one, its
+  // records stay until recovery has decided.
   if (!op.complete && !op.lost) Completed(op, true);
   if (!op.complete) return;
   std::unique_ptr<CommitOp>& place = ops_[op.local - first_local_];
   FURROW_CHECK(place.get() == &op);
   CommitOp& used = *place;
   used.replies_pending = used.primaries_pending = 0;
-  used.primary_acknowledged = used.refused = used.lost = used.timed_out = used.complete = used.released = false;
+  used.primary_acknowledged = used.refused = used.lost = used.timed_out = used.complete = used.released =
+      false;
   used.conflict = Conflict{};
   used.links.clear();
   free_ops_.push_back(std::move(place));
@@ -66,8 +67,8 @@ void Coordinator::Told(LinkState& state, uint64_t low_bound, std::span<const uin
   state.link->log->Unreserve(kTruncateRoom * (before - state.untold.size()));
 }
 
-absl::Status Coordinator::AppendAndRelease(rdma::RingWriter& ring, std::span<std::byte> body,
-                                           CommitOp* op, rdma::WorkRequest::Notify notify) {
+absl::Status Coordinator::AppendAndRelease(rdma::RingWriter& ring, std::span<std::byte> body, CommitOp* op,
+                                           rdma::WorkRequest::Notify notify) {
   const rdma::RecordBody record{body, rdma::HashBody(body)};
   if (ring.completes_at_once()) {
     absl::Status appended = ring.Append(record, op == nullptr ? 0 : op->id(), notify);
@@ -128,7 +129,8 @@ void Coordinator::FlushTruncations(bool wake) {
       size_t n = RidingIds(*state, low, ids);
       // One id is told with the room of one id; more only as far as their room covers the longer record.
       size_t covered = static_cast<size_t>(std::count_if(state->untold.begin(), state->untold.end(),
-                                                         [&](uint64_t local) { return local < low; })) + n;
+                                                         [&](uint64_t local) { return local < low; })) +
+                       n;
       FURROW_CHECK(covered > 0);
       n = std::min(n, covered * kTruncateRoom >= kSmallRecordRoom ? n : size_t{1});
       absl::StatusOr<std::span<std::byte>> body = worker_.mesh().StageRecord(sizeof(LogHeader) + 8 * n);
@@ -150,9 +152,8 @@ void Coordinator::FlushTruncations(bool wake) {
       if (!appended.ok()) return;
       // Append() has used up reserved room; the rest of what the told ones had reserved goes back.
       size_t before = state->untold.size();
-      std::erase_if(state->untold, [&](uint64_t local) {
-        return local < low || std::find(ids, ids + n, local) != ids + n;
-      });
+      std::erase_if(state->untold,
+                    [&](uint64_t local) { return local < low || std::find(ids, ids + n, local) != ids + n; });
       state->link->log->Unreserve(kTruncateRoom * (before - state->untold.size()) - used);
     }
   }

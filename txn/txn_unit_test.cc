@@ -1,5 +1,5 @@
-// The parts of a transaction that need no cluster: records from hostile bytes, the table of lock holders, access sets,
-// outcome bits, hot objects.
+// The parts of a transaction that need no cluster: records from hostile bytes, the table of lock holders,
+// access sets, outcome bits, hot objects.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -16,7 +16,8 @@ namespace furrow::txn {
 namespace {
 
 std::vector<std::byte> MakeRecord(uint32_t objects, uint16_t regions, uint16_t truncates, uint32_t payload) {
-  std::vector<std::byte> bytes(sizeof(LogHeader) + 8 * truncates + Pad8(4 * regions) + objects * EntryBytes(payload));
+  std::vector<std::byte> bytes(sizeof(LogHeader) + 8 * truncates + Pad8(4 * regions) +
+                               objects * EntryBytes(payload));
   LogHeader h{};
   h.type = LogType::kLock;
   h.format = kRecordFormat;
@@ -118,8 +119,8 @@ TEST(LockTable, AChangedObjectIsRefusedWithoutAHolder) {
   LockTable table;
   Slot slot;
   TxId holder = kB;
-  EXPECT_FALSE(table.TryLock(Address(RegionId(1), 64), slot.bytes, storage::ObjectWord(Timestamp(3), true, false), kA,
-                             &holder));
+  EXPECT_FALSE(table.TryLock(Address(RegionId(1), 64), slot.bytes,
+                             storage::ObjectWord(Timestamp(3), true, false), kA, &holder));
   EXPECT_TRUE(holder.is_null());
 }
 
@@ -160,7 +161,8 @@ TEST(HotObjects, TheHottestSurvivesAStreamOfOthers) {
   Address hottest(RegionId(1), 64);
   for (uint32_t i = 0; i < 10000; ++i) {
     hot.Count({.reason = AbortReason::kLockConflict, .address = Address(RegionId(2), 64 * (i % 500 + 1))});
-    if (i % 4 == 0) hot.Count({.reason = AbortReason::kLockConflict, .address = hottest, .object = "warehouse 1"});
+    if (i % 4 == 0)
+      hot.Count({.reason = AbortReason::kLockConflict, .address = hottest, .object = "warehouse 1"});
   }
   std::vector<HotObjects::Entry> top = hot.Top(1);
   ASSERT_EQ(top.size(), 1u);

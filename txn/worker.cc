@@ -22,8 +22,12 @@ class Dispatcher final : public rdma::RecordHandler {
   void OnRecord(rdma::InboundRing& ring, const rdma::RingRecord& record) override {
     if (ring.closed) return;
     switch (ring.kind) {
-      case rdma::InboundRing::Kind::kLog: participant_.OnLog(ring, record); return;
-      case rdma::InboundRing::Kind::kMessages: participant_.OnRequest(ring, record); return;
+      case rdma::InboundRing::Kind::kLog:
+        participant_.OnLog(ring, record);
+        return;
+      case rdma::InboundRing::Kind::kMessages:
+        participant_.OnRequest(ring, record);
+        return;
       case rdma::InboundRing::Kind::kReplies:
         coordinator_.OnAnswer(ring, record);
         ring.reader->Release(record.end);
@@ -49,8 +53,8 @@ Worker::Worker(Node& node, WorkerId id, EventLoop& loop, rdma::CompletionQueue& 
   rdma::MeshOptions mesh = node.options.mesh;
   if (!mesh.make_memory) mesh.make_memory = node.memory;
   mesh_ = std::make_unique<rdma::RingMesh>(
-      loop, node.fabric, queue, rdma::WorkerIdentity{node.options.id, node.options.incarnation, id}, std::move(mesh),
-      *handler_);
+      loop, node.fabric, queue, rdma::WorkerIdentity{node.options.id, node.options.incarnation, id},
+      std::move(mesh), *handler_);
 }
 
 Worker::~Worker() {
@@ -80,7 +84,8 @@ void Worker::HousekeepSoon() {
   housekeeping_ = loop_.CallAt(loop_.Now() + housekeeping_interval_, [this] { Housekeep(); });
 }
 
-// Drains what was written quietly, sends truncations that found nothing to ride on, returns ring heads, collects.
+// Drains what was written quietly, sends truncations that found nothing to ride on, returns ring heads,
+// collects.
 void Worker::Housekeep() {
   bool active = mesh_->PollAll();
   active = coordinator_->HasUntold() || active;
@@ -127,7 +132,8 @@ Task<CommitResult> Worker::Run(Body body, RunOptions options) {
           absl::StrCat("gave up after ", attempt + 1, " attempts; the last one: ", status.message()));
       co_return result;
     }
-    Nanos limit = std::min(options.first_backoff_ns << std::min<uint32_t>(attempt, 20), options.max_backoff_ns);
+    Nanos limit =
+        std::min(options.first_backoff_ns << std::min<uint32_t>(attempt, 20), options.max_backoff_ns);
     Nanos pause = static_cast<Nanos>(random_.Below(static_cast<uint64_t>(std::max<Nanos>(limit, 1))));
     co_await loop_.SleepUntil(std::min(now + pause, deadline));
   }

@@ -1,6 +1,6 @@
-// Worker: one thread's share of a node's transactions: it coordinates those that begin here and serves, as participant,
-// the rings of the peers' workers that end here. Everything is touched by the owner thread alone, but for what the
-// comments say.
+// Worker: one thread's share of a node's transactions: it coordinates those that begin here and serves, as
+// participant, the rings of the peers' workers that end here. Everything is touched by the owner thread
+// alone, but for what the comments say.
 #ifndef FURROW_TXN_WORKER_H_
 #define FURROW_TXN_WORKER_H_
 
@@ -31,13 +31,13 @@ struct RunOptions {
 
 struct WorkerStats {
   uint64_t committed = 0;
-  uint64_t read_only = 0;        // of the committed ones
+  uint64_t read_only = 0;  // of the committed ones
   uint64_t unknown = 0;
   uint64_t aborted[static_cast<size_t>(AbortReason::kCount)] = {};
-  uint64_t distributed = 0;      // committed ones with a participant that is primary on another node
+  uint64_t distributed = 0;  // committed ones with a participant that is primary on another node
   uint64_t local_reads = 0;
   uint64_t remote_reads = 0;
-  uint64_t applied = 0;          // objects applied as a backup
+  uint64_t applied = 0;  // objects applied as a backup
 };
 
 class Coordinator;
@@ -45,8 +45,8 @@ class Participant;
 
 class Worker {
  public:
-  // What a body does: reads and writes through the transaction. A non-OK status other than Aborted ends Run() with it
-  // and aborts the transaction.
+  // What a body does: reads and writes through the transaction. A non-OK status other than Aborted ends Run()
+  // with it and aborts the transaction.
   using Body = std::function<Task<absl::Status>(Transaction&)>;
 
   // `seed`: of back-off and the like. Node, loop and queue outlive the worker.
@@ -60,12 +60,12 @@ class Worker {
   // For the fabric's acceptor; any thread.
   absl::StatusOr<rdma::AcceptDecision> PrepareAccept(const rdma::ConnectRequest& request);
 
-  // Runs `body` in transactions until one commits: conflicts retry with randomised back-off. The status is OK, the
-  // body's own error, Unknown (outcome open: not retried), ResourceExhausted, DeadlineExceeded.
+  // Runs `body` in transactions until one commits: conflicts retry with randomised back-off. The status is
+  // OK, the body's own error, Unknown (outcome open: not retried), ResourceExhausted, DeadlineExceeded.
   Task<CommitResult> Run(Body body, RunOptions options = {});
 
-  // Sends what waits to be truncated and waits until every record that this worker has written is truncated at its
-  // receivers (for checks that compare replicas).
+  // Sends what waits to be truncated and waits until every record that this worker has written is truncated
+  // at its receivers (for checks that compare replicas).
   Task<absl::Status> Drain();
 
   Node& node() { return node_; }

@@ -18,8 +18,8 @@ constexpr int kDeliverBatch = 64;
 
 }  // namespace
 
-RingMesh::RingMesh(EventLoop& loop, Fabric& fabric, CompletionQueue& queue, WorkerIdentity self, MeshOptions options,
-                   RecordHandler& handler)
+RingMesh::RingMesh(EventLoop& loop, Fabric& fabric, CompletionQueue& queue, WorkerIdentity self,
+                   MeshOptions options, RecordHandler& handler)
     : loop_(loop),
       fabric_(fabric),
       queue_(queue),
@@ -53,8 +53,8 @@ absl::StatusOr<MemoryFile> RingMesh::MakeMemory(const std::string& name, size_t 
 absl::StatusOr<std::byte*> RingMesh::TakeHeadWord() {
   MutexLock lock(&mutex_);
   if (words_used_ + kWordStride > words_.size()) {
-    return absl::ResourceExhaustedError(absl::StrCat("a worker can have rings with at most ",
-                                                     kWordsBytes / kWordStride / 3, " workers of other nodes"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "a worker can have rings with at most ", kWordsBytes / kWordStride / 3, " workers of other nodes"));
   }
   std::byte* word = words_.data() + words_used_;
   words_used_ += kWordStride;
@@ -157,10 +157,14 @@ void RingMesh::OnNotified(Connection& connection, uint8_t channel) {
   auto* wires = static_cast<Wires*>(connection.context());
   if (wires == nullptr) return;
   switch (channel) {
-    case kLogChannel: return Notify(wires->log);
-    case kMessageChannel: return Notify(wires->messages);
-    case kReplyChannel: return Notify(wires->replies);
-    default: return;
+    case kLogChannel:
+      return Notify(wires->log);
+    case kMessageChannel:
+      return Notify(wires->messages);
+    case kReplyChannel:
+      return Notify(wires->replies);
+    default:
+      return;
   }
 }
 

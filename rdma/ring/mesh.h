@@ -1,13 +1,15 @@
 // RingMesh: the connections and rings between one worker and its peers.
 //
-// Worker i of node A opens one connection to each node B; it ends at worker i mod W of B. With it come three rings:
-//   log        A.i -> B   in B's memory   channel kLogChannel      records of transactions; released by truncation
-//   messages   A.i -> B   in B's memory   channel kMessageChannel  requests
-//   replies    B   -> A.i in A's memory   channel kReplyChannel    answers, and what B tells A.i unasked
-// So an answer reaches the worker that asked, and A.i alone decides how much room its answers may take: it reserves
-// reply room before it asks. (design: one ring per sending worker and receiving node; a reply ring per connection
-// instead of per node spares the forwarding between workers when the two sides have different numbers of them.)
-// A node has a log ring to itself in its own memory, without a connection; it needs no messages to itself.
+// Worker i of node A opens one connection to each node B; it ends at worker i mod W of B. With it come three
+// rings:
+//   log        A.i -> B   in B's memory   channel kLogChannel      records of transactions; released by
+//   truncation messages   A.i -> B   in B's memory   channel kMessageChannel  requests replies    B   -> A.i
+//   in A's memory   channel kReplyChannel    answers, and what B tells A.i unasked
+// So an answer reaches the worker that asked, and A.i alone decides how much room its answers may take: it
+// reserves reply room before it asks. (design: one ring per sending worker and receiving node; a reply ring
+// per connection instead of per node spares the forwarding between workers when the two sides have different
+// numbers of them.) A node has a log ring to itself in its own memory, without a connection; it needs no
+// messages to itself.
 //
 // Owner thread only, except PrepareAccept().
 #ifndef FURROW_RDMA_RING_MESH_H_
@@ -35,7 +37,7 @@ inline constexpr uint8_t kMessageChannel = 1;
 inline constexpr uint8_t kReplyChannel = 2;
 
 struct MeshOptions {
-  uint32_t log_ring_bytes = 4 << 20;      // powers of two
+  uint32_t log_ring_bytes = 4 << 20;  // powers of two
   uint32_t message_ring_bytes = 256 << 10;
   uint32_t reply_ring_bytes = 256 << 10;
   uint32_t max_log_record = 1 << 20;
@@ -57,8 +59,8 @@ struct WorkerIdentity {
   WorkerId worker;
 };
 
-// Which worker of the peer connects, from the private data of its request: an acceptor hands the request to its worker
-// of that number modulo its own count. FailedPrecondition: no Furrow mesh of this version.
+// Which worker of the peer connects, from the private data of its request: an acceptor hands the request to
+// its worker of that number modulo its own count. FailedPrecondition: no Furrow mesh of this version.
 absl::StatusOr<WorkerId> ConnectingWorker(const ConnectRequest& request);
 
 // The way to one peer (or to oneself). Owned by the mesh.
@@ -76,12 +78,13 @@ struct InboundRing {
   enum class Kind : uint8_t { kLog, kMessages, kReplies } kind = Kind::kLog;
   WorkerIdentity from;
   std::unique_ptr<RingReader> reader;
-  std::unique_ptr<HeadReturner> heads;      // null: the ring of a node to itself
-  std::unique_ptr<RingWriter> reply_to;     // kLog and kMessages of one connection share it through ReplyWriter()
-  InboundRing* reply_owner = nullptr;       // where reply_to lives
-  void* context = nullptr;                  // the handler's
-  bool closed = false;                      // no more records will come
-  bool notified = false;                    // the mesh's: it is in the list of rings to look at
+  std::unique_ptr<HeadReturner> heads;  // null: the ring of a node to itself
+  std::unique_ptr<RingWriter>
+      reply_to;                        // kLog and kMessages of one connection share it through ReplyWriter()
+  InboundRing* reply_owner = nullptr;  // where reply_to lives
+  void* context = nullptr;             // the handler's
+  bool closed = false;                 // no more records will come
+  bool notified = false;               // the mesh's: it is in the list of rings to look at
   // The writer of answers to the worker at the other end; null on a kReplies ring.
   RingWriter* ReplyWriter() { return reply_owner != nullptr ? reply_owner->reply_to.get() : reply_to.get(); }
 };
@@ -112,15 +115,17 @@ class RingMesh final : public QueueEvents, public Poller {
   OutboundLink* link(NodeId node);
   OutboundLink& self_link() { return *self_; }
 
-  // For the fabric's acceptor, any thread: makes the rings for the worker that connects and says what to answer.
+  // For the fabric's acceptor, any thread: makes the rings for the worker that connects and says what to
+  // answer.
   absl::StatusOr<AcceptDecision> PrepareAccept(const ConnectRequest& request);
 
-  // Room for a body of up to `bytes`, registered and with headroom, valid until every WRITE that reads it has completed
-  // and ReleaseStaged() is called. ResourceExhausted when `bytes` exceeds the largest record.
+  // Room for a body of up to `bytes`, registered and with headroom, valid until every WRITE that reads it has
+  // completed and ReleaseStaged() is called. ResourceExhausted when `bytes` exceeds the largest record.
   absl::StatusOr<std::span<std::byte>> StageRecord(size_t bytes);
   void ReleaseStaged(std::span<std::byte> body);
 
-  // Sends head positions of idle rings back, so that quiet senders get their room; called by a timer of the owner.
+  // Sends head positions of idle rings back, so that quiet senders get their room; called by a timer of the
+  // owner.
   void ReturnHeads();
 
   // Delivers the records that have arrived in rings whose channel was notified. True if there were any.
@@ -131,7 +136,8 @@ class RingMesh final : public QueueEvents, public Poller {
   // Delivers what this node has appended to its own log ring: the fast path of a
   // transaction whose primary is here. Not reentrant: called inside OnRecord() it does nothing.
   void DeliverSelf();
-  // Looks at every ring, notified or not: for records written quietly (COMMIT-BACKUP, TRUNCATE) and by the drain.
+  // Looks at every ring, notified or not: for records written quietly (COMMIT-BACKUP, TRUNCATE) and by the
+  // drain.
   bool PollAll();
 
  private:
@@ -159,7 +165,6 @@ class RingMesh final : public QueueEvents, public Poller {
   void OnReceived(Connection& connection, uint64_t id, uint32_t bytes) override;
   void OnConnected(Connection& connection) override;
   void OnDisconnected(Connection& connection) override;
-
 
   EventLoop& loop_;
   Fabric& fabric_;

@@ -57,8 +57,9 @@ absl::StatusOr<std::unique_ptr<RingMesh::Peer>> RingMesh::PreparePeer(NodeId nod
     MutexLock lock(&mutex_);
     nonce = nonces_.Next();
   }
-  FURROW_RETURN_IF_ERROR(PrepareRing(peer->replies, fabric_, std::move(memory), options_.reply_ring_bytes, nonce,
-                                     InboundRing::Kind::kReplies, WorkerIdentity{node, Incarnation(), WorkerId()}));
+  FURROW_RETURN_IF_ERROR(PrepareRing(peer->replies, fabric_, std::move(memory), options_.reply_ring_bytes,
+                                     nonce, InboundRing::Kind::kReplies,
+                                     WorkerIdentity{node, Incarnation(), WorkerId()}));
   peer->request = Pack(MeshRequest{.from = ToWire(self_identity_),
                                    .replies = ToWire(peer->replies.Descriptor(kReplyChannel, nonce)),
                                    .log_head = ToWire(AddressOfWord(peer->log_head)),
@@ -80,11 +81,12 @@ absl::Status RingMesh::FinishPeer(Peer& peer, std::unique_ptr<Connection> connec
                                                options_.max_log_record);
   peer.link.messages = std::make_unique<RingWriter>(*peer.connection, FromWire(answer.messages),
                                                     WordAt(peer.message_head), options_.max_message);
-  // The peer sees our head late by up to the threshold of the returner, and keeps one record back for a lap's end.
+  // The peer sees our head late by up to the threshold of the returner, and keeps one record back for a lap's
+  // end.
   peer.link.reply_room = options_.reply_ring_bytes - options_.reply_ring_bytes / 8 - options_.max_message;
   peer.replies.inbound.from = FromWire(answer.from);
-  peer.replies.inbound.heads = std::make_unique<HeadReturner>(peer.connection.get(), FromWire(answer.reply_head),
-                                                              options_.reply_ring_bytes);
+  peer.replies.inbound.heads = std::make_unique<HeadReturner>(
+      peer.connection.get(), FromWire(answer.reply_head), options_.reply_ring_bytes);
   peer.wires.replies = &peer.replies.inbound;
   peer.wires.link = &peer.link;
   peer.connection->set_context(&peer.wires);
@@ -132,10 +134,11 @@ absl::StatusOr<AcceptDecision> RingMesh::PrepareAccept(const ConnectRequest& req
   MutexLock lock(&mutex_);
   uint64_t log_nonce = nonces_.Next();
   uint64_t message_nonce = nonces_.Next();
-  FURROW_RETURN_IF_ERROR(PrepareRing(accepted->log, fabric_, std::move(log), options_.log_ring_bytes, log_nonce,
-                                     InboundRing::Kind::kLog, from));
-  FURROW_RETURN_IF_ERROR(PrepareRing(accepted->messages, fabric_, std::move(messages), options_.message_ring_bytes,
-                                     message_nonce, InboundRing::Kind::kMessages, from));
+  FURROW_RETURN_IF_ERROR(PrepareRing(accepted->log, fabric_, std::move(log), options_.log_ring_bytes,
+                                     log_nonce, InboundRing::Kind::kLog, from));
+  FURROW_RETURN_IF_ERROR(PrepareRing(accepted->messages, fabric_, std::move(messages),
+                                     options_.message_ring_bytes, message_nonce, InboundRing::Kind::kMessages,
+                                     from));
   MeshAnswer answer{.from = ToWire(self_identity_),
                     .log = ToWire(accepted->log.Descriptor(kLogChannel, log_nonce)),
                     .messages = ToWire(accepted->messages.Descriptor(kMessageChannel, message_nonce)),
@@ -149,9 +152,8 @@ void RingMesh::OnConnected(Connection& connection) {
   std::unique_ptr<Accepted> accepted;
   {
     MutexLock lock(&mutex_);
-    auto it = std::find_if(pending_.begin(), pending_.end(), [&](const auto& p) {
-      return p->request == owned->peer_private_data();
-    });
+    auto it = std::find_if(pending_.begin(), pending_.end(),
+                           [&](const auto& p) { return p->request == owned->peer_private_data(); });
     if (it == pending_.end()) return;  // refused meanwhile; the connection closes
     accepted = std::move(*it);
     pending_.erase(it);
@@ -161,8 +163,8 @@ void RingMesh::OnConnected(Connection& connection) {
       std::make_unique<HeadReturner>(&connection, accepted->log_head, options_.log_ring_bytes);
   accepted->messages.inbound.heads =
       std::make_unique<HeadReturner>(&connection, accepted->message_head, options_.message_ring_bytes);
-  accepted->log.inbound.reply_to = std::make_unique<RingWriter>(connection, accepted->reply_ring,
-                                                                WordAt(accepted->reply_head), options_.max_message);
+  accepted->log.inbound.reply_to = std::make_unique<RingWriter>(
+      connection, accepted->reply_ring, WordAt(accepted->reply_head), options_.max_message);
   accepted->messages.inbound.reply_owner = &accepted->log.inbound;
   accepted->wires.log = &accepted->log.inbound;
   accepted->wires.messages = &accepted->messages.inbound;

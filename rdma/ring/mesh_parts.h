@@ -16,7 +16,8 @@ struct OwnRing {
   InboundRing inbound;
 
   RingDescriptor Descriptor(uint8_t channel, uint64_t nonce) const {
-    return RingDescriptor{registration->remote_address().Plus(kRingHeadBytes), inbound.reader->capacity(), channel, nonce};
+    return RingDescriptor{registration->remote_address().Plus(kRingHeadBytes), inbound.reader->capacity(),
+                          channel, nonce};
   }
 };
 
@@ -32,7 +33,8 @@ struct RingMesh::Peer {
 
 struct RingMesh::Accepted {
   std::unique_ptr<Connection> connection;
-  std::string request;  // the private data that the peer sent: finds the prepared one when the connection is there
+  std::string
+      request;  // the private data that the peer sent: finds the prepared one when the connection is there
   RingDescriptor reply_ring;
   RemoteAddress log_head;
   RemoteAddress message_head;

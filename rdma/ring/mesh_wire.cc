@@ -30,7 +30,8 @@ WorkerIdentity FromWire(const WireIdentity& identity) {
 }
 
 RingDescriptor FromWire(const WireRing& ring) {
-  return RingDescriptor{RemoteAddress{ring.address, RemoteKey(ring.key)}, ring.capacity, ring.channel, ring.nonce};
+  return RingDescriptor{RemoteAddress{ring.address, RemoteKey(ring.key)}, ring.capacity, ring.channel,
+                        ring.nonce};
 }
 
 RemoteAddress FromWire(const WireWord& word) { return RemoteAddress{word.address, RemoteKey(word.key)}; }
@@ -41,8 +42,9 @@ template <class T>
 absl::StatusOr<T> Unpack(std::string_view bytes) {
   T message;
   if (bytes.size() != sizeof message) {
-    return absl::FailedPreconditionError("the peer speaks another version of the ring protocol; run the same release "
-                                         "on all members");
+    return absl::FailedPreconditionError(
+        "the peer speaks another version of the ring protocol; run the same release "
+        "on all members");
   }
   std::memcpy(&message, bytes.data(), sizeof message);
   if (message.from.magic != kMeshMagic || message.from.zero0 != 0 || message.from.zero1 != 0) {
@@ -58,8 +60,9 @@ absl::StatusOr<MeshAnswer> UnpackAnswer(std::string_view bytes) { return Unpack<
 
 absl::Status CheckRing(const WireRing& ring, uint32_t max_record) {
   if (!std::has_single_bit(ring.capacity) || ring.capacity / 2 < max_record) {
-    return absl::InvalidArgumentError("the peer's ring is smaller than two records of our largest size; use the same "
-                                      "ring settings on all members");
+    return absl::InvalidArgumentError(
+        "the peer's ring is smaller than two records of our largest size; use the same "
+        "ring settings on all members");
   }
   return absl::OkStatus();
 }

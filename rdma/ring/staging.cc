@@ -35,8 +35,8 @@ absl::StatusOr<std::span<std::byte>> Staging::Take(size_t bytes) {
     cls = larger;
   }
   if (buffer == nullptr) {
-    return absl::ResourceExhaustedError(absl::StrCat("no room to stage a record of ", bytes, " bytes; staging_bytes is ",
-                                                     memory_.size()));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no room to stage a record of ", bytes, " bytes; staging_bytes is ", memory_.size()));
   }
   const Prefix prefix{cls};
   std::memcpy(buffer, &prefix, sizeof prefix);

@@ -1,5 +1,5 @@
-// Staging: registered memory for record bodies under construction, with headroom in front of each for its record
-// header. Owner thread only.
+// Staging: registered memory for record bodies under construction, with headroom in front of each for its
+// record header. Owner thread only.
 #ifndef FURROW_RDMA_RING_STAGING_H_
 #define FURROW_RDMA_RING_STAGING_H_
 
