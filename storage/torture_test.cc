@@ -13,14 +13,19 @@
 #include "base/thread.h"
 #include "storage/object.h"
 #include "storage/old_versions.h"
+#include "storage/region.h"
 
 namespace furrow::storage {
 namespace {
 
 #if defined(__SANITIZE_THREAD__) || (defined(__has_feature) && __has_feature(thread_sanitizer))
 constexpr uint64_t kInstalls = 4'000;
+constexpr int kCuts = 6;
+constexpr uint32_t kRegions = 4;
 #else
 constexpr uint64_t kInstalls = 30'000;
+constexpr int kCuts = 30;
+constexpr uint32_t kRegions = 16;
 #endif
 
 constexpr size_t kSlots = 4;
@@ -186,6 +191,75 @@ TEST_F(Torture, SnapshotsFindTheVersionOfTheirTime) {
     EXPECT_EQ(too_old.load(), 0u);
   }
   RecordProperty("old_versions_read", static_cast<int>(old.load()));
+}
+
+// While a transaction writes in a block, the block keeps its slots.
+TEST(RegionTorture, WritersAndCutsExcludeEachOther) {
+  auto region =
+      Region::Create(MemoryFile::Anonymous(2 * kBlockBytes).value(), RegionId(1), ConfigId(1), 7).value();
+  std::atomic<bool> done{false};
+  const uint32_t offset = kBlockBytes + 3 * 128;  // a slot of every cut below
+  {
+    std::vector<Thread> threads;
+    for (int w = 0; w < 2; ++w) {
+      threads.emplace_back(ThreadOptions{}, [&] {
+        while (!done.load(std::memory_order_acquire)) {
+          if (!region->AddWriter(offset)) continue;
+          std::byte* slot = region->SlotAt(offset);
+          EXPECT_NE(slot, nullptr);
+          const uint32_t slot_bytes = region->SlotBytesAt(offset);
+          const ObjectWord word = LoadWord(slot);
+          if (TryLock(slot, word)) {
+            Install(slot, slot_bytes, {}, ObjectWord(word.timestamp().Next(), true, false),
+                    OldVersionPointer());
+          }
+          EXPECT_EQ(region->SlotBytesAt(offset), slot_bytes);
+          region->RemoveWriter(offset);
+        }
+      });
+    }
+    threads.emplace_back(ThreadOptions{}, [&] {
+      constexpr uint32_t kSizes[] = {64, 128, 192, 384};
+      for (uint64_t version = 1; version <= kCuts;) {
+        absl::Status status = region->CutBlock(1, kSizes[version % 4], version);
+        if (status.ok()) {
+          ++version;
+        } else {
+          EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+        }
+      }
+      done.store(true, std::memory_order_release);
+    });
+  }
+  EXPECT_EQ(region->ReadBlock(1).version, static_cast<uint64_t>(kCuts));
+}
+
+TEST(RegionTorture, RegionsAreFoundWhileOthersAreAdded) {
+  LocalRegions regions;
+  {
+    std::vector<Thread> threads;
+    for (uint32_t half = 0; half < 2; ++half) {
+      threads.emplace_back(ThreadOptions{}, [&, half] {
+        for (uint32_t i = half; i < kRegions; i += 2) {
+          ASSERT_TRUE(regions
+                          .Add(Region::Create(MemoryFile::Anonymous(2 * kBlockBytes).value(),
+                                              RegionId(4090 + i), ConfigId(1), 7)
+                                   .value())
+                          .ok());
+        }
+      });
+    }
+    threads.emplace_back(ThreadOptions{}, [&] {
+      for (uint32_t next = 0; next < kRegions;) {
+        Region* region = regions.Find(RegionId(4090 + next));
+        if (region == nullptr) continue;
+        EXPECT_EQ(region->id(), RegionId(4090 + next));
+        EXPECT_EQ(region->blocks(), 2u);
+        ++next;
+      }
+    });
+  }
+  EXPECT_EQ(regions.count(), kRegions);
 }
 
 }  // namespace
