@@ -81,42 +81,44 @@ void Participant::OnLock(Sender& sender, const LogView& record, std::span<const 
   ReplyToLock(sender, record, reply, locked ? AnswerCode::kOk : AnswerCode::kConflict);
 }
 
+bool Participant::LockObject(const ObjectEntry& e, size_t payload, const TxId& id, LockReply* in_the_way) {
+  const Address address = Address::FromBits(e.address);
+  const bool allocates = (e.flags & kEntryAllocates) != 0;
+  *in_the_way = LockReply{.address = e.address, .allocation = allocates ? uint8_t{1} : uint8_t{0}};
+  storage::Region* region = node_.regions.Find(address.region());
+  // False: the block is being cut, or there is none; the address is stale. While we count as a writer it stays as it is.
+  if (region == nullptr || !region->AddWriter(address.offset())) return false;
+  std::byte* slot = region->SlotAt(address.offset());
+  storage::ObjectWord expected = storage::ObjectWord::FromBits(e.expected);
+  bool fits = slot != nullptr && payload <= storage::PayloadCapacity(region->SlotBytesAt(address.offset()));
+  if (fits && allocates && Mutated(Mutation::kIgnoreLeaseTimestamp)) {
+    expected = storage::LoadWord(slot).WithLock(false);
+  } else if (allocates && expected.allocated()) {
+    fits = false;
+  }
+  TxId holder;
+  if (fits && !expected.locked() &&
+      (Mutated(Mutation::kSkipLock) || node_.locks.TryLock(address, slot, expected, id, &holder))) {
+    return true;
+  }
+  region->RemoveWriter(address.offset());
+  in_the_way->locked = holder.is_null() ? 0 : 1;
+  in_the_way->holder_worker = holder.worker.value();
+  in_the_way->holder_node = holder.node.value();
+  in_the_way->holder_local = holder.local;
+  in_the_way->holder_config = holder.config.value();
+  return false;
+}
+
 bool Participant::LockAll(const LogView& record, LockReply* in_the_way) {
   uint32_t count = 0;
   const TxId id = record.id();
   bool ok = record.ForEachObject([&](const ObjectEntry& e, std::span<const std::byte> payload) {
-    Address address = Address::FromBits(e.address);
-    storage::Region* region = node_.regions.Find(address.region());
-    std::byte* slot = region == nullptr ? nullptr : region->SlotAt(address.offset());
-    TxId holder;
-    bool allocates = (e.flags & kEntryAllocates) != 0;
-    if (slot == nullptr || payload.size() > storage::PayloadCapacity(region->SlotBytesAt(address.offset()))) {
-      *in_the_way = LockReply{.address = e.address, .allocation = 1};
-      return false;
-    }
-    storage::ObjectWord expected = storage::ObjectWord::FromBits(e.expected);
-    if (!region->AddWriter(address.offset())) {  // the block is being cut: the address is stale
-      *in_the_way = LockReply{.address = e.address, .allocation = allocates ? uint8_t{1} : uint8_t{0}};
-      return false;
-    }
-    if (allocates && Mutated(Mutation::kIgnoreLeaseTimestamp))
-      expected = storage::LoadWord(slot).WithLock(false);
-    if (expected.locked() ||
-        (allocates && expected.allocated() && !Mutated(Mutation::kIgnoreLeaseTimestamp)) ||
-        (!Mutated(Mutation::kSkipLock) && !node_.locks.TryLock(address, slot, expected, id, &holder))) {
-      region->RemoveWriter(address.offset());
-      *in_the_way = LockReply{.address = e.address,
-                              .allocation = allocates ? uint8_t{1} : uint8_t{0},
-                              .locked = holder.is_null() ? uint8_t{0} : uint8_t{1},
-                              .holder_worker = holder.worker.value(),
-                              .holder_node = holder.node.value(),
-                              .holder_local = holder.local,
-                              .holder_config = holder.config.value()};
-      return false;
-    }
+    if (!LockObject(e, payload.size(), id, in_the_way)) return false;
     ++count;
     return true;
   });
+  if (ok) *in_the_way = LockReply{};
   if (!ok) UnlockFirst(record, count);
   return ok;
 }

@@ -80,6 +80,7 @@ class Participant {
   void ReleaseFront(Sender& sender);
 
   bool LockAll(const LogView& record, LockReply* in_the_way);
+  bool LockObject(const ObjectEntry& entry, size_t payload, const TxId& id, LockReply* in_the_way);
   void UnlockFirst(const LogView& record, uint32_t count);
   void RemoveWriters(const LogView& record);
   void InstallAll(const LogView& record, Timestamp w, const TxId& id);

@@ -92,9 +92,12 @@ void Worker::Housekeep() {
   coordinator_->FlushTruncations(false);
   mesh_->ReturnHeads();
   participant_->Collect();
+  const Nanos previous = housekeeping_interval_;
   housekeeping_interval_ = active || participant_->held_records() > 0
                                ? node_.options.truncate_flush_ns
                                : std::min(2 * housekeeping_interval_, kIdleHousekeepingNs);
+  // Slots that lie in an idle worker's cache keep their blocks from being used for other sizes.
+  if (housekeeping_interval_ == kIdleHousekeepingNs && previous < kIdleHousekeepingNs) coordinator_->ReturnLeases();
   housekeeping_ = loop_.CallAt(loop_.Now() + housekeeping_interval_, [this] { Housekeep(); });
 }
 
