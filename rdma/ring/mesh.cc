@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/random.h"
 #include "base/status_macros.h"
 #include "rdma/ring/mesh_parts.h"
 
@@ -26,8 +27,7 @@ RingMesh::RingMesh(EventLoop& loop, Fabric& fabric, CompletionQueue& queue, Work
       self_identity_(self),
       options_(std::move(options)),
       handler_(handler),
-      completions_(queue, *this),
-      nonces_(options_.nonce_seed) {
+      completions_(queue, *this) {
   loop_.AddPoller(this);
 }
 
@@ -69,11 +69,7 @@ absl::Status RingMesh::MakeSelfRing() {
   self_rings_ = std::make_unique<Accepted>();
   OwnRing& ring = self_rings_->log;
   FURROW_ASSIGN_OR_RETURN(ring.memory, MakeMemory("log-self", kRingHeadBytes + options_.log_ring_bytes));
-  uint64_t nonce;
-  {
-    MutexLock lock(&mutex_);
-    nonce = nonces_.Next();
-  }
+  const uint64_t nonce = EntropySeed();
   // Memory files are rounded up to pages; a ring's data is exactly its capacity.
   std::span<std::byte> bytes = ring.memory.bytes().subspan(0, kRingHeadBytes + options_.log_ring_bytes);
   ring.inbound.kind = InboundRing::Kind::kLog;
@@ -88,8 +84,8 @@ absl::Status RingMesh::MakeSelfRing() {
 
 OutboundLink* RingMesh::link(NodeId node) {
   if (node == self_identity_.node) return self_.get();
-  for (auto& peer : peers_) {
-    if (peer->link.node == node && peer->connection != nullptr) return &peer->link;
+  for (auto peer = peers_.rbegin(); peer != peers_.rend(); ++peer) {
+    if ((*peer)->link.node == node && (*peer)->connection != nullptr) return &(*peer)->link;
   }
   return nullptr;
 }
@@ -118,8 +114,18 @@ bool RingMesh::Deliver(InboundRing& ring, int limit, bool* any) {
   return true;
 }
 
+bool RingMesh::PollQueue() {
+  const bool any = completions_.Poll();
+  while (!lost_.empty() && !in_handler_) {
+    Connection* connection = lost_.back();
+    lost_.pop_back();
+    Lose(*connection);
+  }
+  return any;
+}
+
 bool RingMesh::Poll() {
-  bool any = completions_.Poll();
+  bool any = PollQueue();
   if (notified_.empty()) return any;
   delivering_.swap(notified_);
   for (InboundRing* ring : delivering_) {
@@ -131,7 +137,7 @@ bool RingMesh::Poll() {
 }
 
 bool RingMesh::PollAll() {
-  bool any = completions_.Poll();
+  bool any = PollQueue();
   for (size_t i = 0; i < inbound_.size(); ++i) {
     if (Deliver(*inbound_[i], kDeliverBatch, &any)) Notify(inbound_[i]);
   }
@@ -181,6 +187,15 @@ void RingMesh::Close(InboundRing* ring) {
 }
 
 void RingMesh::OnDisconnected(Connection& connection) {
+  // The handler may have posted and polled: it is told when it has returned.
+  if (in_handler_) {
+    lost_.push_back(&connection);
+  } else {
+    Lose(connection);
+  }
+}
+
+void RingMesh::Lose(Connection& connection) {
   auto* wires = static_cast<Wires*>(connection.context());
   if (wires == nullptr) return;
   Close(wires->log);

@@ -25,7 +25,6 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
-#include "base/random.h"
 #include "base/task.h"
 #include "rdma/ring/ring.h"
 #include "rdma/ring/staging.h"
@@ -46,8 +45,6 @@ struct MeshOptions {
   std::function<absl::StatusOr<MemoryFile>(const std::string& name, size_t bytes)> make_memory;
   // Room for record bodies under construction, per mesh; see RingMesh::StageRecord.
   uint32_t staging_bytes = 8 << 20;
-  // Of the rings' nonces; from the kernel's entropy in a real node, from the world's seed in simulation.
-  uint64_t nonce_seed = 0;
   ConnectionLimits limits;
   Nanos connect_timeout_ns = 5 * kSecond;
 };
@@ -109,9 +106,10 @@ class RingMesh final : public QueueEvents, public Poller {
   // Makes staging memory and the rings to itself. First.
   absl::Status Start();
 
-  // Opens the connection and rings to a peer; idempotent.
+  // Opens the connection and rings to a peer; idempotent while the link lives. To a node that was lost and
+  // has come back (a new incarnation) it makes a new link.
   Task<absl::Status> ConnectTo(NodeId node, Endpoint endpoint);
-  // The link to a node, null if there is none (yet). Stable until the mesh dies.
+  // The newest link to a node, null if there is none (yet). Stable until the mesh dies.
   OutboundLink* link(NodeId node);
   OutboundLink& self_link() { return *self_; }
 
@@ -132,7 +130,7 @@ class RingMesh final : public QueueEvents, public Poller {
   bool Poll() override;
   // Ends the requests that have completed, without delivering records: right after a post on a fabric whose
   // requests complete at once.
-  bool PollCompletions() { return completions_.Poll(); }
+  bool PollCompletions() { return PollQueue(); }
   // Delivers what this node has appended to its own log ring: the fast path of a
   // transaction whose primary is here. Not reentrant: called inside OnRecord() it does nothing.
   void DeliverSelf();
@@ -165,6 +163,8 @@ class RingMesh final : public QueueEvents, public Poller {
   void OnReceived(Connection& connection, uint64_t id, uint32_t bytes) override;
   void OnConnected(Connection& connection) override;
   void OnDisconnected(Connection& connection) override;
+  void Lose(Connection& connection);
+  bool PollQueue();
 
   EventLoop& loop_;
   Fabric& fabric_;
@@ -182,6 +182,7 @@ class RingMesh final : public QueueEvents, public Poller {
   std::vector<InboundRing*> notified_;
   std::vector<InboundRing*> delivering_;
   bool in_handler_ = false;
+  std::vector<Connection*> lost_;  // disconnected while the handler ran
   std::unique_ptr<Staging> staging_;
 
   MemoryFile words_;
@@ -189,7 +190,6 @@ class RingMesh final : public QueueEvents, public Poller {
 
   Mutex mutex_;
   size_t words_used_ ABSL_GUARDED_BY(mutex_) = 0;
-  Random nonces_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_name_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::unique_ptr<Accepted>> pending_ ABSL_GUARDED_BY(mutex_);  // prepared, not yet connected
 };

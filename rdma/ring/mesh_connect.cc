@@ -1,8 +1,10 @@
 // How the connections and rings of a mesh come to be.
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/random.h"
 #include "base/status_macros.h"
 #include "rdma/ring/mesh.h"
 #include "rdma/ring/mesh_parts.h"
@@ -52,11 +54,7 @@ absl::StatusOr<std::unique_ptr<RingMesh::Peer>> RingMesh::PreparePeer(NodeId nod
   FURROW_ASSIGN_OR_RETURN(peer->message_head, TakeHeadWord());
   FURROW_ASSIGN_OR_RETURN(MemoryFile memory, MakeMemory(absl::StrCat("replies-n", node.value()),
                                                         kRingHeadBytes + options_.reply_ring_bytes));
-  uint64_t nonce;
-  {
-    MutexLock lock(&mutex_);
-    nonce = nonces_.Next();
-  }
+  const uint64_t nonce = EntropySeed();
   FURROW_RETURN_IF_ERROR(PrepareRing(peer->replies, fabric_, std::move(memory), options_.reply_ring_bytes,
                                      nonce, InboundRing::Kind::kReplies,
                                      WorkerIdentity{node, Incarnation(), WorkerId()}));
@@ -95,7 +93,11 @@ absl::Status RingMesh::FinishPeer(Peer& peer, std::unique_ptr<Connection> connec
 }
 
 Task<absl::Status> RingMesh::ConnectTo(NodeId node, Endpoint endpoint) {
-  if (link(node) != nullptr) co_return absl::OkStatus();
+  const auto connected = [this, node] {
+    const OutboundLink* known = link(node);
+    return known != nullptr && !known->gone;
+  };
+  if (connected()) co_return absl::OkStatus();
   FURROW_CO_ASSIGN_OR_RETURN(std::unique_ptr<Peer> peer, PreparePeer(node));
   auto state = std::make_shared<Connecting>();
   fabric_.Connect(queue_, loop_, endpoint, peer->request, options_.limits, options_.connect_timeout_ns,
@@ -108,7 +110,7 @@ Task<absl::Status> RingMesh::ConnectTo(NodeId node, Endpoint endpoint) {
     co_await awaiter;
   }
   if (!state->result->ok()) co_return state->result->status();
-  if (link(node) != nullptr) co_return absl::OkStatus();  // another coroutine was faster
+  if (connected()) co_return absl::OkStatus();  // another coroutine was faster
   peers_.push_back(std::move(peer));
   absl::Status finished = FinishPeer(*peers_.back(), std::move(**state->result));
   if (!finished.ok()) peers_.pop_back();
@@ -131,9 +133,8 @@ absl::StatusOr<AcceptDecision> RingMesh::PrepareAccept(const ConnectRequest& req
                           MakeMemory(absl::StrCat("log", suffix), kRingHeadBytes + options_.log_ring_bytes));
   FURROW_ASSIGN_OR_RETURN(MemoryFile messages, MakeMemory(absl::StrCat("messages", suffix),
                                                           kRingHeadBytes + options_.message_ring_bytes));
-  MutexLock lock(&mutex_);
-  uint64_t log_nonce = nonces_.Next();
-  uint64_t message_nonce = nonces_.Next();
+  const uint64_t log_nonce = EntropySeed();
+  const uint64_t message_nonce = EntropySeed();
   FURROW_RETURN_IF_ERROR(PrepareRing(accepted->log, fabric_, std::move(log), options_.log_ring_bytes,
                                      log_nonce, InboundRing::Kind::kLog, from));
   FURROW_RETURN_IF_ERROR(PrepareRing(accepted->messages, fabric_, std::move(messages),
@@ -143,6 +144,11 @@ absl::StatusOr<AcceptDecision> RingMesh::PrepareAccept(const ConnectRequest& req
                     .log = ToWire(accepted->log.Descriptor(kLogChannel, log_nonce)),
                     .messages = ToWire(accepted->messages.Descriptor(kMessageChannel, message_nonce)),
                     .reply_head = ToWire(AddressOfWord(accepted->reply_head))};
+  MutexLock lock(&mutex_);
+  // An earlier attempt of the same worker has come to nothing.
+  std::erase_if(pending_, [&](const auto& p) {
+    return p->log.inbound.from.node == from.node && p->log.inbound.from.worker == from.worker;
+  });
   pending_.push_back(std::move(accepted));
   return AcceptDecision{.queue = &queue_, .private_data = Pack(answer)};
 }

@@ -1,0 +1,379 @@
+// The ring mesh over the shm fabric: nodes of several workers in one process.
+#include <sched.h>
+
+#include <atomic>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/thread.h"
+#include "gtest/gtest.h"
+#include "rdma/ring/mesh.h"
+#include "rdma/shm/shm_fabric.h"
+#include "rdma/shm/shm_test_world.h"
+
+namespace furrow::rdma {
+namespace {
+
+using Kind = InboundRing::Kind;
+using Notify = WorkRequest::Notify;
+
+MeshOptions SmallMesh() {
+  MeshOptions options;
+  options.log_ring_bytes = 16 << 10;
+  options.message_ring_bytes = 8 << 10;
+  options.reply_ring_bytes = 8 << 10;
+  options.max_log_record = 2048;
+  options.max_message = 1024;
+  options.staging_bytes = 64 << 10;
+  options.make_memory = [](const std::string&, size_t bytes) { return MemoryFile::Anonymous(bytes); };
+  return options;
+}
+
+// One worker with its mesh; it keeps what it is told.
+struct Worker : RecordHandler {
+  struct Heard {
+    Kind kind;
+    WorkerIdentity from;
+    std::string text;
+  };
+  Worker(Fabric& fabric, WorkerIdentity identity, MeshOptions options)
+      : queue(*fabric.CreateCompletionQueue()),
+        loop(MonotonicClock(), queue->parker()),
+        mesh(loop, fabric, *queue, identity, std::move(options), *this) {
+    EXPECT_TRUE(mesh.Start().ok());
+  }
+
+  void OnRecord(InboundRing& ring, const RingRecord& record) override {
+    heard.push_back({ring.kind, ring.from,
+                     std::string(reinterpret_cast<const char*>(record.body.data()), record.body.size())});
+    if (release) {
+      ring.reader->Release(record.end);
+      if (ring.heads != nullptr) ring.heads->Return(record.end, false);
+    }
+    if (on_record) on_record(ring, heard.back().text);
+  }
+  void OnRingClosed(InboundRing& ring) override { closed.push_back(ring.kind); }
+  void OnLinkLost(OutboundLink& link) override { lost.push_back(link.node); }
+
+  absl::Status Put(RingWriter& writer, const std::string& text, Notify notify = Notify::kWake) {
+    if (!writer.Reserve(RecordBytes(text.size()))) return absl::ResourceExhaustedError("no room in the ring");
+    absl::StatusOr<std::span<std::byte>> body = mesh.StageRecord(text.size());
+    if (!body.ok()) return body.status();
+    std::memcpy(body->data(), text.data(), text.size());
+    const absl::Status status = writer.Append({*body, HashBody(*body)}, 0, notify);
+    mesh.ReleaseStaged(*body);  // its WRITE has ended: the fabric completes at once
+    return status;
+  }
+
+  std::unique_ptr<CompletionQueue> queue;
+  EventLoop loop;
+  std::deque<Heard> heard;
+  std::vector<Kind> closed;
+  std::vector<NodeId> lost;
+  bool release = true;
+  std::function<void(InboundRing&, const std::string&)> on_record;
+  RingMesh mesh;
+};
+
+struct Node {
+  Node(const std::string& directory, uint32_t id, int worker_count, uint64_t incarnation = 1)
+      : node(id), endpoint(ShmEndpoint(directory, NodeId(id))) {
+    fabric = *MakeShmFabric({.identity = {node, "mesh", "secret"}});
+    for (int i = 0; i < worker_count; ++i) {
+      workers.push_back(std::make_unique<Worker>(
+          *fabric, WorkerIdentity{node, Incarnation(incarnation), WorkerId(static_cast<uint16_t>(i))},
+          SmallMesh()));
+    }
+    absl::Status status =
+        fabric->Listen(endpoint, [this](const ConnectRequest& request) -> absl::StatusOr<AcceptDecision> {
+          absl::StatusOr<WorkerId> worker = ConnectingWorker(request);
+          if (!worker.ok()) return worker.status();
+          return workers[worker->value() % workers.size()]->mesh.PrepareAccept(request);
+        });
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  Worker& operator[](size_t i) { return *workers[i]; }
+
+  NodeId node;
+  Endpoint endpoint;
+  std::unique_ptr<Fabric> fabric;
+  std::vector<std::unique_ptr<Worker>> workers;
+};
+
+class ShmMeshTest : public testing::Test {
+ protected:
+  Node& AddNode(uint32_t id, int workers, uint64_t incarnation = 1) {
+    nodes_.push_back(std::make_unique<Node>(directory_.path(), id, workers, incarnation));
+    return *nodes_.back();
+  }
+  bool RunUntil(const std::function<bool()>& done) {
+    const Nanos limit = MonotonicClock().Now() + 60 * kSecond;
+    while (!done()) {
+      for (auto& node : nodes_) {
+        if (node == nullptr) continue;
+        for (auto& worker : node->workers) worker->loop.RunOnce();
+      }
+      if (MonotonicClock().Now() > limit) return false;
+      sched_yield();  // to the fabrics' threads
+    }
+    return true;
+  }
+  absl::Status Connect(Worker& worker, NodeId node, const Endpoint& endpoint) {
+    std::optional<absl::Status> result;
+    worker.loop.Spawn(Await(worker.mesh, node, endpoint, &result));
+    EXPECT_TRUE(RunUntil([&] { return result.has_value(); }));
+    return result.value_or(absl::UnknownError("never connected"));
+  }
+  static Task<void> Await(RingMesh& mesh, NodeId node, Endpoint endpoint,
+                          std::optional<absl::Status>* result) {
+    *result = co_await mesh.ConnectTo(node, std::move(endpoint));
+  }
+  void ConnectAll(Node& from, Node& to) {
+    for (auto& worker : from.workers) {
+      absl::Status status = Connect(*worker, to.node, to.endpoint);
+      ASSERT_TRUE(status.ok()) << status;
+    }
+  }
+
+  SocketDirectory directory_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+};
+
+TEST_F(ShmMeshTest, RecordsOfEachRingArriveInOrder) {
+  Node& a = AddNode(1, 1);
+  Node& b = AddNode(2, 1);
+  ConnectAll(a, b);
+  OutboundLink& link = *a[0].mesh.link(b.node);
+  int requests = 0;
+  b[0].on_record = [&](InboundRing& ring, const std::string& text) {
+    if (ring.kind != Kind::kMessages) return;
+    ++requests;
+    ASSERT_TRUE(b[0].Put(*ring.ReplyWriter(), "re " + text).ok());
+  };
+  for (int i = 0; i < 500; ++i) {
+    const std::string text = absl::StrCat(i, std::string(i * 13 % 700, 'x'));
+    ASSERT_TRUE(RunUntil([&] { return a[0].Put(*link.log, "log " + text).ok(); }));
+    ASSERT_TRUE(RunUntil([&] { return a[0].Put(*link.messages, text).ok(); }));
+    ASSERT_TRUE(RunUntil([&] { return a[0].heard.size() == static_cast<size_t>(i) + 1; }));
+    EXPECT_EQ(a[0].heard.back().text, "re " + text);
+    EXPECT_EQ(a[0].heard.back().kind, Kind::kReplies);
+  }
+  ASSERT_TRUE(RunUntil([&] { return b[0].heard.size() == 1000; }));
+  std::map<Kind, int> next;
+  for (const Worker::Heard& heard : b[0].heard) {
+    const std::string prefix = absl::StrCat(heard.kind == Kind::kLog ? "log " : "", next[heard.kind]++);
+    EXPECT_EQ(heard.text.substr(0, prefix.size()), prefix);
+    EXPECT_EQ(heard.from.node, a.node);
+    EXPECT_EQ(heard.from.incarnation, Incarnation(1));
+  }
+  EXPECT_EQ(next[Kind::kLog], 500);
+  EXPECT_EQ(next[Kind::kMessages], 500);
+}
+
+TEST_F(ShmMeshTest, AnswerReachesTheWorkerThatAsked) {
+  Node& a = AddNode(1, 3);
+  Node& b = AddNode(2, 2);
+  Node& c = AddNode(3, 1);
+  for (Node* from : {&a, &b, &c}) {
+    for (Node* to : {&a, &b, &c}) {
+      if (from != to) ConnectAll(*from, *to);
+    }
+  }
+  for (Node* node : {&a, &b, &c}) {
+    for (auto& worker : node->workers) {
+      Worker* self = worker.get();
+      self->on_record = [self](InboundRing& ring, const std::string& text) {
+        if (ring.kind == Kind::kMessages) {
+          ASSERT_TRUE(
+              self->Put(*ring.ReplyWriter(), absl::StrCat(text, " to w", ring.from.worker.value())).ok());
+        }
+      };
+    }
+  }
+  for (Node* to : {&b, &c}) {
+    for (size_t i = 0; i < 3; ++i) {
+      ASSERT_TRUE(
+          a[i].Put(*a[i].mesh.link(to->node)->messages, absl::StrCat("n", to->node.value(), ".", i)).ok());
+    }
+  }
+  ASSERT_TRUE(RunUntil([&] { return a[0].heard.size() + a[1].heard.size() + a[2].heard.size() == 6; }));
+  for (size_t i = 0; i < 3; ++i) {
+    ASSERT_EQ(a[i].heard.size(), 2u);
+    for (const Worker::Heard& heard : a[i].heard) {
+      EXPECT_EQ(heard.text, absl::StrCat("n", heard.from.node.value(), ".", i, " to w", i));
+    }
+  }
+  // Worker i of A ends at worker i mod 2 of B.
+  EXPECT_EQ(b[0].heard.size(), 2u);
+  EXPECT_EQ(b[1].heard.size(), 1u);
+}
+
+TEST_F(ShmMeshTest, OwnRecordsGoThroughTheOwnRing) {
+  Node& a = AddNode(1, 1);
+  OutboundLink& self = a[0].mesh.self_link();
+  EXPECT_EQ(a[0].mesh.link(a.node), &self);
+  ASSERT_TRUE(a[0].Put(*self.log, "mine").ok());
+  EXPECT_TRUE(a[0].heard.empty());
+  a[0].mesh.DeliverSelf();
+  ASSERT_EQ(a[0].heard.size(), 1u);
+  EXPECT_EQ(a[0].heard[0].text, "mine");
+  EXPECT_TRUE(self.log->empty());
+}
+
+TEST_F(ShmMeshTest, FullRingHoldsSenderUntilHeadsReturn) {
+  Node& a = AddNode(1, 1);
+  Node& b = AddNode(2, 1);
+  ConnectAll(a, b);
+  OutboundLink& link = *a[0].mesh.link(b.node);
+  b[0].release = false;
+  size_t sent = 0;
+  while (a[0].Put(*link.log, std::string(1000, 'f')).ok()) ++sent;
+  EXPECT_EQ(sent, (SmallMesh().log_ring_bytes - SmallMesh().max_log_record) / RecordBytes(1000));
+  InboundRing* ring = nullptr;
+  b[0].on_record = [&](InboundRing& r, const std::string&) { ring = &r; };
+  ASSERT_TRUE(RunUntil([&] { return b[0].heard.size() == sent; }));
+  EXPECT_FALSE(a[0].Put(*link.log, "no").ok());
+  ring->reader->Release(ring->reader->read_position());
+  b[0].mesh.ReturnHeads();
+  EXPECT_TRUE(link.log->empty());
+  EXPECT_TRUE(a[0].Put(*link.log, "yes").ok());
+  ASSERT_TRUE(RunUntil([&] { return b[0].heard.size() == sent + 1; }));
+}
+
+TEST_F(ShmMeshTest, SilentRecordsWaitForPollAll) {
+  Node& a = AddNode(1, 1);
+  Node& b = AddNode(2, 1);
+  ConnectAll(a, b);
+  ASSERT_TRUE(RunUntil([&] { return !b[0].mesh.Poll(); }));
+  ASSERT_TRUE(a[0].Put(*a[0].mesh.link(b.node)->log, "silent", Notify::kNone).ok());
+  EXPECT_FALSE(b[0].mesh.Poll());
+  EXPECT_TRUE(b[0].mesh.PollAll());
+  ASSERT_EQ(b[0].heard.size(), 1u);
+  EXPECT_EQ(b[0].heard[0].text, "silent");
+}
+
+TEST_F(ShmMeshTest, RecordsOfDeadPeerComeBeforeItsEnd) {
+  Node& a = AddNode(1, 1);
+  Node& b = AddNode(2, 1);
+  ConnectAll(a, b);
+  ConnectAll(b, a);
+  OutboundLink& link = *a[0].mesh.link(b.node);
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(a[0].Put(*link.log, absl::StrCat(i), Notify::kNone).ok());
+  KillShmFabric(*a.fabric);
+  size_t heard_at_end = 0;
+  ASSERT_TRUE(RunUntil([&] {
+    if (b[0].closed.size() == 1 && heard_at_end == 0) heard_at_end = b[0].heard.size();
+    return b[0].closed.size() == 3 && b[0].lost.size() == 1;
+  }));
+  EXPECT_EQ(b[0].heard.size(), 5u);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(b[0].heard[i].text, absl::StrCat(i));
+  EXPECT_EQ(b[0].lost[0], a.node);
+  EXPECT_TRUE(b[0].mesh.link(a.node)->gone);
+}
+
+TEST_F(ShmMeshTest, RestartedPeerGetsNewLink) {
+  Node& a = AddNode(1, 1);
+  AddNode(2, 1);
+  ConnectAll(a, *nodes_[1]);
+  OutboundLink* old = a[0].mesh.link(NodeId(2));
+  nodes_[1].reset();
+  ASSERT_TRUE(RunUntil([&] { return a[0].lost.size() == 1; }));
+  EXPECT_TRUE(old->gone);
+  Node& again = AddNode(2, 1, /*incarnation=*/2);
+  ConnectAll(a, again);
+  OutboundLink* link = a[0].mesh.link(NodeId(2));
+  EXPECT_NE(link, old);
+  EXPECT_FALSE(link->gone);
+  ASSERT_TRUE(a[0].Put(*link->messages, "hello again").ok());
+  ASSERT_TRUE(RunUntil([&] { return again[0].heard.size() == 1; }));
+  EXPECT_TRUE(Connect(a[0], again.node, again.endpoint).ok());
+  EXPECT_EQ(a[0].mesh.link(NodeId(2)), link);
+}
+
+TEST_F(ShmMeshTest, AnotherNodeAtTheEndpointIsRefused) {
+  Node& a = AddNode(1, 1);
+  Node& b = AddNode(2, 1);
+  const absl::Status status = Connect(a[0], NodeId(7), b.endpoint);
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_EQ(a[0].mesh.link(NodeId(7)), nullptr);
+}
+
+TEST_F(ShmMeshTest, StagedRoomIsRecycledAndBounded) {
+  Node& a = AddNode(1, 1);
+  for (int i = 0; i < 1000; ++i) {
+    absl::StatusOr<std::span<std::byte>> body = a[0].mesh.StageRecord(1900);
+    ASSERT_TRUE(body.ok()) << body.status();
+    a[0].mesh.ReleaseStaged(*body);
+  }
+  std::vector<std::span<std::byte>> held;
+  absl::Status status;
+  while (status.ok()) {
+    absl::StatusOr<std::span<std::byte>> body = a[0].mesh.StageRecord(1900);
+    status = body.status();
+    if (body.ok()) held.push_back(*body);
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_GE(held.size(), 16u);
+  a[0].mesh.ReleaseStaged(held.back());
+  EXPECT_TRUE(a[0].mesh.StageRecord(1900).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(a[0].mesh.StageRecord(16 << 20).status()));
+}
+
+// Workers on threads of their own, parking when idle: under ThreadSanitizer this judges the memory orders.
+TEST_F(ShmMeshTest, WorkersOnThreadsExchangeMessages) {
+  constexpr int kMessages = 500;
+  Node& a = AddNode(1, 2);
+  Node& b = AddNode(2, 2);
+  ConnectAll(a, b);
+  for (auto& worker : b.workers) {
+    Worker* self = worker.get();
+    self->on_record = [self](InboundRing& ring, const std::string& text) {
+      if (ring.kind == Kind::kMessages) ASSERT_TRUE(self->Put(*ring.ReplyWriter(), text).ok());
+    };
+  }
+  std::atomic<int> finished{0};
+  for (auto& worker : a.workers) {
+    Worker* self = worker.get();
+    OutboundLink* link = self->mesh.link(b.node);
+    auto next = std::make_shared<int>(0);
+    const auto ask = [self, link, next] {
+      const std::string text = absl::StrCat(*next, std::string(*next * 7 % 300, 'm'));
+      ASSERT_TRUE(self->Put(*link->log, "log " + text, Notify::kQuiet).ok());
+      ASSERT_TRUE(self->Put(*link->messages, text).ok());
+    };
+    self->on_record = [self, next, ask, &finished](InboundRing&, const std::string& text) {
+      ASSERT_EQ(text, absl::StrCat(*next, std::string(*next * 7 % 300, 'm')));
+      self->heard.clear();
+      if (++*next == kMessages) {
+        ++finished;
+      } else {
+        ask();
+      }
+    };
+    ask();
+  }
+  std::vector<Thread> threads;
+  for (Node* node : {&a, &b}) {
+    for (auto& worker : node->workers) {
+      threads.emplace_back(ThreadOptions{.name = "worker"}, [w = worker.get()] { w->loop.Run(); });
+    }
+  }
+  const Nanos limit = MonotonicClock().Now() + 60 * kSecond;
+  while (finished < 2 && MonotonicClock().Now() < limit)
+    SleepThreadUntil(MonotonicClock().Now() + kMillisecond);
+  for (Node* node : {&a, &b}) {
+    for (auto& worker : node->workers) worker->loop.Stop();
+  }
+  threads.clear();
+  EXPECT_EQ(finished, 2);
+  for (auto& worker : b.workers) EXPECT_EQ(worker->heard.size(), 2u * kMessages);
+}
+
+}  // namespace
+}  // namespace furrow::rdma
