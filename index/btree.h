@@ -84,6 +84,7 @@ class Btree {
   uint32_t ReadBytes(const Route& route) const {
     return route.address == root_ ? sizes_.inner : sizes_.of(route.level);
   }
+  uint32_t leaf_bytes() const { return sizes_.leaf; }
   // Addresses of leaves that follow the cached route to `target` under the same parent, in scan order, for
   // prefetching.
   int CachedSiblings(const Target& target, bool forward, Address* out, int max) const;
@@ -134,10 +135,9 @@ class Btree {
                                   int level) const;
   Task<absl::Status> InsertSplitting(txn::Transaction& tx, std::string_view key, RowPointer value) const;
   Task<absl::Status> SplitRoot(txn::Transaction& tx, PathNode root, std::vector<NodeEntry> entries,
-                               int left_count) const;
+                               int left_count, int run) const;
   Task<absl::Status> FreeEmptyLeaf(txn::Transaction& tx, std::string_view key) const;
-  Task<absl::Status> ExtendNeighbour(txn::Transaction& tx, PathNode* ancestor, Fence removed_low,
-                                     Fence removed_high, bool* extended) const;
+  Task<absl::Status> GiveRangeAway(txn::Transaction& tx, PathNode parent, NodeView removed, bool* done) const;
   Task<absl::Status> CollapseRoot(txn::Transaction& tx) const;
 
   uint32_t id_;

@@ -109,11 +109,14 @@ class NodeView {
   uint64_t value(int i) const;
   // First entry whose key is >= `key`; count() if there is none.
   int LowerBound(std::string_view key) const;
-  // First entry that is out of the range's end (see KeyRange): > `target` in the sense of StartsAtOrBelow().
+  // First entry whose key is not at or below `target` in the sense of StartsAtOrBelow(): with kBefore and
+  // kPrefix, the first one past the end of a range.
   int UpperBound(const Target& target) const;
   // The entry of an inner node through which the walk goes.
   int ChildFor(const Target& target) const;
   std::span<const std::byte> bytes() const { return bytes_; }
+  // Whether the node has room for other fences and, where it has entries, another first key.
+  bool FitsWith(Fence low, Fence high, std::string_view first_key) const;
 
  private:
   uint16_t offset(int i) const {
@@ -129,6 +132,22 @@ struct NodeEntry {
   uint64_t value = 0;
 };
 
+// A node's entries, in a copy of its bytes.
+class Unpacked {
+ public:
+  // `bytes` are exactly the node's size for its level.
+  explicit Unpacked(std::span<const std::byte> bytes);
+  Unpacked(const Unpacked&) = delete;
+  Unpacked& operator=(const Unpacked&) = delete;
+  const NodeView& view() const { return view_; }
+  std::vector<NodeEntry>& entries() { return entries_; }
+
+ private:
+  std::vector<std::byte> copy_;
+  NodeView view_;
+  std::vector<NodeEntry> entries_;
+};
+
 // Changes a node in place. `bytes` are exactly the node's size for its level.
 class NodeEditor {
  public:
@@ -142,10 +161,10 @@ class NodeEditor {
   bool Insert(int i, std::string_view key, uint64_t value);
   void Remove(int i);
   void SetValue(int i, uint64_t value);
-  // New fences and nothing else; false: no room.
-  bool SetFences(Fence low, Fence high);
-  // New key of an inner node's first entry; false: no room.
-  bool SetKey(int i, std::string_view key);
+  // Carries a run of ascending inserts on into the node that begins with the last of them.
+  void ContinueRun(int run);
+  int count() const { return reinterpret_cast<const NodeHeader*>(bytes_.data())->count; }
+  std::span<const std::byte> bytes() const { return bytes_; }
 
  private:
   NodeHeader& header() { return *reinterpret_cast<NodeHeader*>(bytes_.data()); }

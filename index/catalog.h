@@ -20,8 +20,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "base/ids.h"
+#include "base/mutex.h"
 #include "base/task.h"
 #include "index/inner_cache.h"
 #include "index/spec.h"
@@ -68,7 +68,7 @@ class Catalog {
 
   const CatalogOptions options_;
   InnerCache cache_;
-  absl::Mutex mutex_;
+  Mutex mutex_;
   absl::flat_hash_map<std::string, std::shared_ptr<const Table>> open_ ABSL_GUARDED_BY(mutex_);
 };
 

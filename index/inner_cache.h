@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "base/ids.h"
+#include "base/mutex.h"
 
 namespace furrow::index {
 
@@ -67,6 +67,7 @@ class InnerCache {
   struct alignas(64) Reader {
     std::atomic<uint64_t> epoch{0};  // 0: reads nothing
   };
+  static constexpr size_t kCollectAt = 16;  // retired copies at which readers are looked at
   struct Retired {
     Copy* copy;
     uint64_t epoch;
@@ -82,7 +83,7 @@ class InnerCache {
   mutable std::vector<Reader> readers_;
   std::atomic<uint64_t> epoch_{1};
   std::atomic<size_t> used_bytes_{0};
-  absl::Mutex mutex_;  // of writers
+  Mutex mutex_;  // of writers
   std::vector<Retired> retired_ ABSL_GUARDED_BY(mutex_);
   size_t next_way_ ABSL_GUARDED_BY(mutex_) = 0;
 };

@@ -57,6 +57,8 @@ struct Row {
 bool ParseRow(std::span<const std::byte> payload, uint32_t table, Address address, Row* row);
 // Writes header, key and value into a payload of RowBytes() bytes.
 void BuildRow(std::span<std::byte> payload, uint32_t table, std::string_view key, std::string_view value);
+// Puts another value into a row's payload of at least RowBytes() bytes; `value` may lie in it.
+void RewriteRow(std::span<std::byte> payload, std::string_view value);
 
 // RowPointer: where a row lies and how much to read for it, so that one READ of the right length suffices,
 // with a few bits of the key's hash, in 8 bytes. 0 is null.

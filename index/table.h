@@ -74,8 +74,9 @@ class Table {
   // Called with each row in order; false ends the scan.
   using RowCallback = absl::FunctionRef<bool(const Row&)>;
 
-  // By the Catalog and tests. `cache` outlives the table.
-  Table(TableDescriptor descriptor, std::vector<HashDirectory> directories, InnerCache& cache);
+  // By the Catalog and tests. `directories[i]`: those of index i's partitions, none for a B-tree. `cache`
+  // outlives the table.
+  Table(TableDescriptor descriptor, std::vector<std::vector<HashDirectory>> directories, InnerCache& cache);
 
   const TableSpec& spec() const { return descriptor_.spec; }
   const TableDescriptor& descriptor() const { return descriptor_; }
@@ -84,7 +85,7 @@ class Table {
   int FindSecondary(std::string_view name) const;
 
   // --- placement ---
-  uint32_t PartitionOf(std::string_view key) const;
+  uint32_t PartitionOf(std::string_view key) const { return PartitionOf(indexes_[0], key); }
   // A region of the locality group in which the partition lies: its mapping says which node is primary.
   RegionId PartitionRegion(uint32_t partition) const { return descriptor_.partition_regions[partition]; }
 
@@ -160,15 +161,57 @@ class Table {
   Task<absl::Status> Delete(txn::Transaction& tx, Row row) const;
 
  private:
-  friend class Catalog;
-  bool TryGet(txn::Transaction& tx, int secondary, std::string_view key, RowResult* result) const;
-  Task<RowResult> GetSlow(txn::Transaction& tx, int secondary, std::string_view key) const;
+  // How a key's partition follows from it.
+  enum class Spread : uint8_t { kSingle, kPrefix, kHash };
+  struct Index {
+    IndexKind kind;
+    Spread spread;
+    bool unique;
+    uint32_t number;              // 0: primary
+    std::vector<HashIndex> hash;  // by partition; one of the two is empty
+    std::vector<Btree> trees;
+  };
+  struct Probe;
+  class Cursor;
+
+  uint32_t PartitionOf(const Index& index, std::string_view key) const;
+  const Index& IndexAt(int secondary) const;
+  absl::Status CheckSizes(std::string_view key, std::string_view value) const;
+  Probe MakeProbe(const Index& index, std::string_view key) const;
+
+  bool TryGet(txn::Transaction& tx, int secondary, std::string_view key, RowResult* result) const {
+    return TryLookUp(tx, IndexAt(secondary), key, result);
+  }
+  Task<RowResult> GetSlow(txn::Transaction& tx, int secondary, std::string_view key) const {
+    return LookUpSlow(tx, IndexAt(secondary), key);
+  }
+  bool TryLookUp(txn::Transaction& tx, const Index& index, std::string_view key, RowResult* result) const;
+  Task<RowResult> LookUpSlow(txn::Transaction& tx, const Index& index, std::string_view key) const;
+  bool TryRows(txn::Transaction& tx, const Index& index, std::string_view key, Probe* probe) const;
   bool TryGetMany(txn::Transaction& tx, std::span<const std::string_view> keys, std::span<RowResult> rows,
                   absl::Status* result) const;
   Task<absl::Status> GetManySlow(txn::Transaction& tx, std::span<const std::string_view> keys,
                                  std::span<RowResult> rows) const;
 
+  Task<absl::Status> CheckUnique(txn::Transaction& tx, const Index& index, std::string_view key) const;
+  Task<absl::Status> AddEntry(txn::Transaction& tx, const Index& index, std::string_view key,
+                              RowPointer row) const;
+  // `by` null: removes the entry.
+  Task<absl::Status> ReplaceEntry(txn::Transaction& tx, const Index& index, std::string_view key, Address row,
+                                  RowPointer by) const;
+  Task<absl::Status> ReplaceTreeEntry(txn::Transaction& tx, const Btree& tree, std::string_view key,
+                                      Address row, RowPointer by) const;
+  Task<absl::Status> MoveSecondaries(txn::Transaction& tx, Row row, std::string_view value,
+                                     RowPointer to) const;
+
+  // The only partition that the range touches; -1: it may touch several.
+  int PartitionOf(const Index& index, const ScanSpec& scan) const;
+  Task<absl::Status> ScanOne(txn::Transaction& tx, const Btree& tree, ScanSpec scan, RowCallback each) const;
+  Task<absl::Status> ScanMerged(txn::Transaction& tx, const Index& index, ScanSpec scan,
+                                RowCallback each) const;
+
   const TableDescriptor descriptor_;
+  std::vector<Index> indexes_;
 };
 
 }  // namespace furrow::index

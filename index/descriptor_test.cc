@@ -1,0 +1,157 @@
+#include "index/descriptor.h"
+
+#include <string>
+
+#include "gtest/gtest.h"
+#include "index/row.h"
+
+namespace furrow::index {
+namespace {
+
+TableSpec Spec() {
+  TableSpec spec;
+  spec.name = "customer";
+  spec.primary = IndexKind::kHash;
+  spec.max_key_bytes = 12;
+  spec.partitions = 4;
+  spec.prefix_bytes = 4;
+  spec.placement_group = "warehouse";
+  spec.secondaries = {
+      {.name = "by_last",
+       .kind = IndexKind::kBtree,
+       .unique = false,
+       .parts = {{KeyPart::Source::kKey, 0, 8}, {KeyPart::Source::kValue, 2, 5}}},
+      {.name = "by_phone",
+       .kind = IndexKind::kHash,
+       .unique = true,
+       .parts = {{KeyPart::Source::kValue, 0, 2}}},
+      {.name = "by_city",
+       .kind = IndexKind::kBtree,
+       .unique = false,
+       .parts = {{KeyPart::Source::kValue, 1, 3}}},
+  };
+  return spec;
+}
+
+TableDescriptor Descriptor() {
+  TableDescriptor table;
+  table.spec = Spec();
+  table.table_id = 17;
+  for (uint32_t p = 0; p < 4; ++p) table.partition_regions.push_back(RegionId(10 + p));
+  table.indexes.resize(4);
+  for (size_t i = 0; i < 4; ++i) {
+    table.indexes[i].id = static_cast<uint32_t>(18 + i);
+    for (uint32_t p = 0; p < PartitionCount(table.spec, i); ++p) {
+      table.indexes[i].partitions.push_back({Address(RegionId(10 + p), 64 * (p + 1)), p});
+    }
+  }
+  return table;
+}
+
+TEST(Descriptor, ComesBackAsItWasEncoded) {
+  const TableDescriptor table = Descriptor();
+  const std::string bytes = Encode(table);
+  const absl::StatusOr<TableDescriptor> back = Decode(bytes);
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(Encode(*back), bytes);
+  EXPECT_EQ(back->spec.name, "customer");
+  EXPECT_EQ(back->spec.secondaries[0].parts[1].offset, 2);
+  EXPECT_EQ(back->indexes[2].partitions, table.indexes[2].partitions);
+  EXPECT_EQ(back->partition_regions, table.partition_regions);
+}
+
+TEST(Descriptor, IsRefusedWhenAnyByteIsWrongOrMissing) {
+  const std::string bytes = Encode(Descriptor());
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    std::string broken = bytes;
+    broken[i] = static_cast<char>(broken[i] ^ 0x41);
+    const absl::StatusCode expected =
+        i < 2 ? absl::StatusCode::kFailedPrecondition : absl::StatusCode::kDataLoss;
+    EXPECT_EQ(Decode(broken).status().code(), expected) << "byte " << i;
+    EXPECT_FALSE(Decode(bytes.substr(0, i)).ok()) << "cut at " << i;
+  }
+}
+
+TEST(Descriptor, DerivesKeysFromKeyAndValue) {
+  const TableSpec spec = Spec();
+  KeyBuffer out;
+  DeriveKey(spec.secondaries[0], "wwwwddddcccc", "..SMITH....", &out);
+  EXPECT_EQ(View(out), "wwwwddddSMITHwwwwddddcccc");
+  DeriveKey(spec.secondaries[0], "wwwwddddcccc", "..SM", &out);
+  EXPECT_EQ(View(out), std::string("wwwwddddSM\0\0\0wwwwddddcccc", 25));
+  DeriveKey(spec.secondaries[1], "wwwwddddcccc", "42", &out);
+  EXPECT_EQ(View(out), "42");
+  DeriveKey(spec.secondaries[1], "wwwwddddcccc", "", &out);
+  EXPECT_EQ(View(out), std::string("\0\0", 2));
+}
+
+TEST(Descriptor, PlacesEntriesWithTheirRowsWhenTheyShareThePrefix) {
+  const TableSpec spec = Spec();
+  EXPECT_TRUE(IsColocated(spec, spec.secondaries[0]));
+  EXPECT_FALSE(IsColocated(spec, spec.secondaries[1]));
+  EXPECT_EQ(PartitionCount(spec, 0), 4u);
+  EXPECT_EQ(PartitionCount(spec, 1), 4u);
+  EXPECT_EQ(PartitionCount(spec, 2), 4u) << "a hash index is spread by its key's hash";
+  EXPECT_EQ(PartitionCount(spec, 3), 1u) << "a B-tree is not";
+  const std::string key("\0\0\0\7ddddcccc", 12);
+  EXPECT_EQ(PartitionOf(spec, 0, key), 3u);
+  KeyBuffer derived;
+  DeriveKey(spec.secondaries[0], key, "..SMITH", &derived);
+  EXPECT_EQ(PartitionOf(spec, 1, View(derived)), 3u);
+}
+
+TEST(Descriptor, SpreadsWholeKeysWithoutAPrefix) {
+  TableSpec spec = Spec();
+  spec.prefix_bytes = 0;
+  spec.secondaries.clear();
+  int counts[4] = {};
+  for (int i = 0; i < 4000; ++i) ++counts[PartitionOf(spec, 0, "key" + std::to_string(i))];
+  for (const int count : counts) EXPECT_NEAR(count, 1000, 150);
+}
+
+TEST(Spec, SaysWhichFieldIsWrong) {
+  TableSpec spec = Spec();
+  EXPECT_TRUE(Validate(spec).ok());
+  spec.max_key_bytes = 2000;
+  EXPECT_EQ(Validate(spec).code(), absl::StatusCode::kInvalidArgument);
+  spec = Spec();
+  spec.secondaries[1].unique = false;
+  EXPECT_NE(Validate(spec).message().find("by_phone"), absl::string_view::npos);
+  spec = Spec();
+  spec.secondaries[2].name = "by_last";
+  EXPECT_FALSE(Validate(spec).ok());
+  spec = Spec();
+  spec.partitions = 0;
+  EXPECT_FALSE(Validate(spec).ok());
+}
+
+TEST(Row, PointerKeepsAddressClassAndTag) {
+  const Address address(RegionId((1 << 22) - 1), 0xffff'ffc0);
+  const RowPointer pointer(address, storage::SizeClass(95), 511);
+  EXPECT_EQ(pointer.address(), address);
+  EXPECT_EQ(pointer.size_class(), storage::SizeClass(95));
+  EXPECT_EQ(pointer.tag(), 511u);
+  EXPECT_EQ(RowPointer::FromBits(pointer.bits()), pointer);
+  EXPECT_TRUE(RowPointer().is_null());
+}
+
+TEST(Row, NamesItsTableAndKey) {
+  std::vector<std::byte> payload(RowBytes(5, 7));
+  BuildRow(payload, 9, "hello", "goodbye");
+  Row row;
+  ASSERT_TRUE(ParseRow(payload, 9, Address(RegionId(1), 64), &row));
+  EXPECT_EQ(row.key, "hello");
+  EXPECT_EQ(row.value, "goodbye");
+  EXPECT_EQ(row.object_bytes(), payload.size());
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(row.value.data()) % 8,
+            reinterpret_cast<uintptr_t>(payload.data()) % 8);
+  EXPECT_FALSE(ParseRow(payload, 8, Address(RegionId(1), 64), &row)) << "another table's";
+  EXPECT_FALSE(ParseRow(std::span(payload).first(10), 9, Address(RegionId(1), 64), &row)) << "cut short";
+  RewriteRow(payload, row.value.substr(4));
+  ASSERT_TRUE(ParseRow(payload, 9, Address(RegionId(1), 64), &row));
+  EXPECT_EQ(row.value, "bye");
+  EXPECT_EQ(payload.back(), std::byte{0});
+}
+
+}  // namespace
+}  // namespace furrow::index

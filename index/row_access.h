@@ -1,0 +1,41 @@
+// Reading rows by pointer.
+#ifndef FURROW_INDEX_ROW_ACCESS_H_
+#define FURROW_INDEX_ROW_ACCESS_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "index/row.h"
+#include "txn/transaction.h"
+
+namespace furrow::index {
+
+// A status of a code alone: costs no allocation.
+inline absl::Status NotFound() { return absl::Status(absl::StatusCode::kNotFound, ""); }
+inline absl::Status AlreadyExists() { return absl::Status(absl::StatusCode::kAlreadyExists, ""); }
+
+// What to ask for: the whole slot, or as much as this transaction itself has put there.
+inline uint32_t RowReadBytes(txn::Transaction& tx, RowPointer pointer) {
+  const uint32_t bytes = pointer.read_bytes();
+  if (!tx.has_writes()) return bytes;
+  const txn::Access* access = tx.FindAccess(pointer.address());
+  return access != nullptr && access->write != nullptr ? std::min(bytes, access->write_bytes) : bytes;
+}
+
+// The row that a read has brought; an index entry of the same snapshot led to it, so that something else is
+// DataLoss.
+absl::StatusOr<Row> RowFrom(const txn::ReadResult& read, uint32_t table, RowPointer pointer);
+
+// False: it is not at hand.
+inline bool TryReadRow(txn::Transaction& tx, uint32_t table, RowPointer pointer,
+                       absl::StatusOr<Row>* result) {
+  auto read = tx.Read(pointer.address(), RowReadBytes(tx, pointer));
+  if (!read.await_ready()) return false;
+  *result = RowFrom(read.await_resume(), table, pointer);
+  return true;
+}
+
+}  // namespace furrow::index
+
+#endif  // FURROW_INDEX_ROW_ACCESS_H_

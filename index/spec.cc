@@ -1,0 +1,67 @@
+#include "index/spec.h"
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "index/descriptor.h"
+
+namespace furrow::index {
+namespace {
+
+constexpr size_t kMaxNameBytes = 255;
+constexpr uint32_t kMaxKeyBytes = 1024;
+constexpr uint32_t kMaxPartitions = 4096;
+constexpr size_t kMaxSecondaries = 16;
+
+absl::Status Bad(const TableSpec& spec, const std::string& why) {
+  return absl::InvalidArgumentError(absl::StrCat("table \"", spec.name, "\": ", why));
+}
+
+absl::Status ValidateSecondary(const TableSpec& spec, const SecondarySpec& index) {
+  if (index.name.empty() || index.name.size() > kMaxNameBytes) {
+    return Bad(spec, absl::StrCat("the name of a secondary index has 1 to ", kMaxNameBytes, " bytes"));
+  }
+  if (index.parts.empty()) return Bad(spec, absl::StrCat("index \"", index.name, "\" has no key parts"));
+  if (index.kind == IndexKind::kHash && !index.unique) {
+    return Bad(spec, absl::StrCat("hash index \"", index.name, "\" must be unique; use a B-tree"));
+  }
+  for (const KeyPart& part : index.parts) {
+    if (part.length == 0)
+      return Bad(spec, absl::StrCat("index \"", index.name, "\" has a key part of length 0"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status Validate(const TableSpec& spec) {
+  if (spec.name.empty() || spec.name.size() > kMaxNameBytes) {
+    return Bad(spec, absl::StrCat("a name has 1 to ", kMaxNameBytes, " bytes"));
+  }
+  if (spec.max_key_bytes < 1 || spec.max_key_bytes > kMaxKeyBytes) {
+    return Bad(spec, absl::StrCat("max_key_bytes is ", spec.max_key_bytes, ", not 1 to ", kMaxKeyBytes));
+  }
+  if (spec.partitions < 1 || spec.partitions > kMaxPartitions) {
+    return Bad(spec, absl::StrCat("partitions is ", spec.partitions, ", not 1 to ", kMaxPartitions));
+  }
+  if (spec.prefix_bytes > spec.max_key_bytes) return Bad(spec, "prefix_bytes exceeds max_key_bytes");
+  if (spec.secondaries.size() > kMaxSecondaries) {
+    return Bad(spec, absl::StrCat("more than ", kMaxSecondaries, " secondary indexes"));
+  }
+  absl::flat_hash_set<std::string> names;
+  TableDescriptor lengths;
+  lengths.spec = spec;
+  for (size_t i = 0; i < spec.secondaries.size(); ++i) {
+    absl::Status status = ValidateSecondary(spec, spec.secondaries[i]);
+    if (!status.ok()) return status;
+    if (!names.insert(spec.secondaries[i].name).second) {
+      return Bad(spec, absl::StrCat("two secondary indexes are named \"", spec.secondaries[i].name, "\""));
+    }
+    if (lengths.max_key_bytes(i + 1) > kMaxKeyBytes) {
+      return Bad(spec, absl::StrCat("keys of index \"", spec.secondaries[i].name, "\" may exceed ",
+                                    kMaxKeyBytes, " bytes"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace furrow::index
