@@ -30,7 +30,8 @@ endif()
 find_program(FURROW_CCACHE ccache)
 if(FURROW_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}
-    CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime CCACHE_NOHASHDIR=1
+    CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+    CCACHE_NOHASHDIR=1 CCACHE_PCH_EXTSUM=1
     ${FURROW_CCACHE})
 endif()
 find_program(FURROW_LLD ld.lld-19)
