@@ -1,0 +1,46 @@
+// TPC-C as a workload of the harness.
+#ifndef FURROW_BENCH_TPCC_WORKLOAD_H_
+#define FURROW_BENCH_TPCC_WORKLOAD_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/harness/workload.h"
+#include "bench/tpcc/random.h"
+#include "bench/tpcc/tables.h"
+
+namespace furrow::bench::tpcc {
+
+class TpccWorkload final : public Workload {
+ public:
+  // `seed` is the same in all processes of a benchmark. `co_located`: terminals stand only in warehouses
+  // whose primary is this process, and each process loads those; otherwise the processes and workers share
+  // all warehouses evenly.
+  TpccWorkload(Scale scale, uint64_t seed, bool co_located)
+      : scale_(scale), seed_(seed), co_located_(co_located), constants_(NurandConstants::FromSeed(seed)) {}
+
+  std::vector<std::string> types() const override;
+  Task<absl::Status> Create(index::Catalog& catalog, txn::Worker& worker) override;
+  Task<absl::Status> Open(index::Catalog& catalog, txn::Worker& worker) override;
+  Task<absl::Status> Load(txn::Worker& worker, Place place, Progress* progress) override;
+  std::vector<std::unique_ptr<Terminal>> MakeTerminals(txn::Worker& worker, Place place, size_t count,
+                                                       uint64_t seed) override;
+  Task<absl::Status> Check(Host& host, txn::Worker& worker, bool after_load,
+                           std::vector<CheckResult>* results) override;
+
+ private:
+  // The warehouses of one worker.
+  std::vector<uint32_t> Share(txn::Worker& worker, Place place) const;
+
+  const Scale scale_;
+  const uint64_t seed_;
+  const bool co_located_;
+  const NurandConstants constants_;
+  std::unique_ptr<Tables> tables_;  // set by Open, before workers use it
+};
+
+}  // namespace furrow::bench::tpcc
+
+#endif  // FURROW_BENCH_TPCC_WORKLOAD_H_
