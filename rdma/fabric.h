@@ -1,20 +1,23 @@
-// The fabric: one-sided verbs on registered memory, as libibverbs has them. Providers: rdma/shm (peers on one host,
-// copies by the initiator through shared memory), rdma/sim (virtual time, seeded faults), later rdma/verbs.
+// The fabric: one-sided verbs on registered memory, as libibverbs has them. Providers: rdma/shm (peers on one
+// host, copies by the initiator through shared memory), rdma/sim (virtual time, seeded faults), later
+// rdma/verbs.
 //
 // One Fabric per node. Objects made by a Fabric die before it. Threads: Fabric methods are thread-safe; a
 // CompletionQueue, and every Connection bound to it, belongs to one thread (the worker that owns the queue).
 //
 // Guarantees (the contract suite, rdma/fabric_contract.h, holds every provider to them):
-//  (1) Requests of one connection start in the order of posting and complete in that order; a WRITE's bytes are
-//      visible to the target before those of a later WRITE of the same connection. Between connections: no order.
-//      Nothing is promised about the order of bytes within one request: pieces of 8 bytes or more, in any order.
+//  (1) Requests of one connection start in the order of posting and complete in that order; a WRITE's bytes
+//      are visible to the target before those of a later WRITE of the same connection. Between connections:
+//      no order. Nothing is promised about the order of bytes within one request: pieces of 8 bytes or more,
+//      in any order.
 //  (2) Each posted request yields exactly one completion if it is signaled or fails, and none otherwise.
 //  (3) READ and WRITE need nothing from the target's CPU: they complete while the target process is stopped.
-//  (4) The first failed request moves its connection to the error state; the requests behind it, and later posts,
-//      complete as kFlushed. There is no way back: the connection is destroyed and a new one made.
-//  (5) A request on memory that the target has deregistered, with a wrong key, out of bounds or without the access
-//      right fails with kRemoteAccess and has changed nothing; to a process that is gone, with kPeerGone, though its
-//      memory may still be mapped, once the provider has learnt of its death (bounded time).
+//  (4) The first failed request moves its connection to the error state; the requests behind it, and later
+//      posts, complete as kFlushed. There is no way back: the connection is destroyed and a new one made.
+//  (5) A request on memory that the target has deregistered, with a wrong key, out of bounds or without the
+//      access right fails with kRemoteAccess and has changed nothing; to a process that is gone, with
+//      kPeerGone, though its memory may still be mapped, once the provider has learnt of its death (bounded
+//      time).
 #ifndef FURROW_RDMA_FABRIC_H_
 #define FURROW_RDMA_FABRIC_H_
 
@@ -62,18 +65,18 @@ enum class Opcode : uint8_t { kRead, kWrite, kSend };
 struct WorkRequest {
   Opcode opcode = Opcode::kRead;
   bool signaled = true;  // false: no completion unless it fails
-  // A WRITE may notify: after its bytes are visible the target's queue yields kNotified with `channel` (0..63).
-  // Notifications of one connection and channel may be merged, never lost. A quiet one does not wake a parked
-  // target; it is seen when the target polls next.
+  // A WRITE may notify: after its bytes are visible the target's queue yields kNotified with `channel`
+  // (0..63). Notifications of one connection and channel may be merged, never lost. A quiet one does not wake
+  // a parked target; it is seen when the target polls next.
   enum class Notify : uint8_t { kNone, kQuiet, kWake } notify = Notify::kNone;
   uint8_t channel = 0;
-  uint64_t id = 0;                  // comes back in the completion
-  // READ: the bytes are placed here; must lie in memory registered with this fabric and stay until completion.
-  // WRITE, SEND: the bytes to go; the same, unless `inlined`: then at most kMaxInline bytes of any memory, taken
-  // before Post() returns.
+  uint64_t id = 0;  // comes back in the completion
+  // READ: the bytes are placed here; must lie in memory registered with this fabric and stay until
+  // completion. WRITE, SEND: the bytes to go; the same, unless `inlined`: then at most kMaxInline bytes of
+  // any memory, taken before Post() returns.
   std::span<std::byte> local;
   bool inlined = false;
-  RemoteAddress remote;             // READ, WRITE
+  RemoteAddress remote;  // READ, WRITE
 
   static constexpr size_t kMaxInline = 64;
 };
@@ -105,13 +108,13 @@ struct Completion {
   Connection* connection = nullptr;
 };
 
-// A reliable connection between a queue of this node and a queue of a peer; both sides may post. Destroying it drops
-// the completions that its queue still has for it, and the peer gets kDisconnected.
+// A reliable connection between a queue of this node and a queue of a peer; both sides may post. Destroying
+// it drops the completions that its queue still has for it, and the peer gets kDisconnected.
 class Connection {
  public:
   virtual ~Connection() = default;
-  // Posts all requests with one doorbell, or none: ResourceExhausted when they do not all fit behind those that have
-  // not completed. Any other failure comes as a completion.
+  // Posts all requests with one doorbell, or none: ResourceExhausted when they do not all fit behind those
+  // that have not completed. Any other failure comes as a completion.
   virtual absl::Status Post(std::span<const WorkRequest> requests) = 0;
   absl::Status Post(const WorkRequest& request) { return Post(std::span(&request, 1)); }
   // Gives a buffer (registered here) for one SEND of the peer.
@@ -159,7 +162,8 @@ struct AcceptDecision {
 // Called on a thread of the fabric. An error refuses the peer with its message.
 using Acceptor = std::function<absl::StatusOr<AcceptDecision>(const ConnectRequest&)>;
 
-// Who we are and whom we talk to. Both sides must agree on cluster and secret; the secret itself never travels.
+// Who we are and whom we talk to. Both sides must agree on cluster and secret; the secret itself never
+// travels.
 struct FabricIdentity {
   NodeId node;
   std::string cluster_id;
@@ -175,8 +179,8 @@ class Fabric {
   // "shm", "sim", "verbs".
   virtual std::string_view name() const = 0;
 
-  // The bytes of an aligned piece that a READ copies as one: 64 for a NIC in front of coherent memory, 8 where a CPU
-  // copies. Pieces come in any order. A reader of objects needs to know (storage/object.h).
+  // The bytes of an aligned piece that a READ copies as one: 64 for a NIC in front of coherent memory, 8
+  // where a CPU copies. Pieces come in any order. A reader of objects needs to know (storage/object.h).
   virtual size_t read_piece_bytes() const = 0;
 
   // Registers memory, which must outlive the registration. kNone: for local use only (READ targets, staging).
@@ -188,11 +192,12 @@ class Fabric {
   virtual absl::Status Listen(const Endpoint& endpoint, Acceptor acceptor) = 0;
 
   // Opens a connection from `queue`. `done` is called once, on the queue's thread (through `loop`), with the
-  // connection or with Unavailable (no peer there), PermissionDenied (wrong secret), FailedPrecondition (version or
-  // cluster differ, or refused by the acceptor), DeadlineExceeded.
+  // connection or with Unavailable (no peer there), PermissionDenied (wrong secret), FailedPrecondition
+  // (version or cluster differ, or refused by the acceptor), DeadlineExceeded.
   using ConnectDone = std::function<void(absl::StatusOr<std::unique_ptr<Connection>>)>;
-  virtual void Connect(CompletionQueue& queue, EventLoop& loop, const Endpoint& endpoint, std::string private_data,
-                       ConnectionLimits limits, Nanos timeout_ns, ConnectDone done) = 0;
+  virtual void Connect(CompletionQueue& queue, EventLoop& loop, const Endpoint& endpoint,
+                       std::string private_data, ConnectionLimits limits, Nanos timeout_ns,
+                       ConnectDone done) = 0;
 };
 
 }  // namespace furrow::rdma

@@ -11,10 +11,18 @@ bool CompletionPoller::Poll() {
       case Completion::Kind::kRequest:
         if (c.id != 0) Operation::Complete(c.id, c.status);
         break;
-      case Completion::Kind::kReceived: events_.OnReceived(*c.connection, c.id, c.bytes); break;
-      case Completion::Kind::kNotified: events_.OnNotified(*c.connection, c.channel); break;
-      case Completion::Kind::kConnected: events_.OnConnected(*c.connection); break;
-      case Completion::Kind::kDisconnected: events_.OnDisconnected(*c.connection); break;
+      case Completion::Kind::kReceived:
+        events_.OnReceived(*c.connection, c.id, c.bytes);
+        break;
+      case Completion::Kind::kNotified:
+        events_.OnNotified(*c.connection, c.channel);
+        break;
+      case Completion::Kind::kConnected:
+        events_.OnConnected(*c.connection);
+        break;
+      case Completion::Kind::kDisconnected:
+        events_.OnDisconnected(*c.connection);
+        break;
     }
   }
   return count > 0;

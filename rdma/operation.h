@@ -1,5 +1,5 @@
-// Operation: a posted request that somebody waits for, and CompletionPoller, which ends them: the one consumer of a
-// completion queue.
+// Operation: a posted request that somebody waits for, and CompletionPoller, which ends them: the one
+// consumer of a completion queue.
 #ifndef FURROW_RDMA_OPERATION_H_
 #define FURROW_RDMA_OPERATION_H_
 
@@ -12,7 +12,8 @@
 
 namespace furrow::rdma {
 
-// The request's id is the Operation's address. Every completion ends exactly one Operation; it must outlive that.
+// The request's id is the Operation's address. Every completion ends exactly one Operation; it must outlive
+// that.
 class Operation {
  public:
   using Handler = void (*)(Operation* self, CompletionStatus status);

@@ -3,8 +3,8 @@
 //
 //   file       made by                  mapped by peers   holds
 //   table      each fabric              read-only         RegistrationTable: which registrations are alive
-//   doorbells  each completion queue    read-write        QueueDoorbells: which connections have work, the
-//   futex word inbox      each end of a connection read-write        Inbox: SENDs of the peer
+//   doorbells  each completion queue    read-write        QueueDoorbells: which connections have work
+//   inbox      each connection's end    read-write        InboxHeader, InboxCells: SENDs of the peer
 #ifndef FURROW_RDMA_SHM_SHM_LAYOUT_H_
 #define FURROW_RDMA_SHM_SHM_LAYOUT_H_
 
@@ -26,8 +26,8 @@ inline constexpr uint32_t kMaxReceivesLimit = 1024;
 // A registration as one word; 0: none.
 //   bits   field
 //   63-32  key: 20 random bits, 12 bits slot
-//   31-2   generation: grows with each registration of the fabric, so that a message about an older one is
-//   known 1-0    Access
+//   31-2   generation: grows with each registration of the fabric; tells old news from new
+//   1-0    Access
 struct RegistrationWord {
   uint64_t bits = 0;
   static constexpr uint32_t kMaxGeneration = (1u << 30) - 1;
@@ -60,9 +60,9 @@ struct alignas(64) ConnectionSlot {
 static_assert(sizeof(ConnectionSlot) == 64 && offsetof(ConnectionSlot, sends) == 8);
 
 //   off  size   field    writer                   order
-//   0    4      parking  owner sets, all clear    RMW seq_cst; 1: the owner sleeps on this word or is about
-//   to 64   128    summary  peers set, owner clears  RMW seq_cst; bit c of word w: slot 64 w + c has work 192
-//   65536  slots    see ConnectionSlot
+//   0    4      parking  owner sets, all clear    RMW seq_cst; 1: the owner sleeps here or is about to
+//   64   128    summary  peers set, owner clears  RMW seq_cst; bit c of word w: slot 64 w + c has work
+//   192  65536  slots    see ConnectionSlot
 // Peer: slot bit, summary bit, then load of parking. Owner: parking, then loads of summary. All of it is
 // seq_cst, so that one of the two sees the other: no wake-up is lost. A slot bit that was set already needs
 // no summary bit: whoever set it did so, and the owner clears the summary before it reads the slot.

@@ -11,11 +11,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/child_process.h"
 #include "base/clock.h"
 #include "base/thread.h"
 #include "gtest/gtest.h"
 #include "rdma/shm/shm_fabric.h"
-#include "rdma/shm/shm_process.h"
 #include "rdma/shm/shm_test_world.h"
 
 namespace furrow::rdma {
@@ -57,7 +57,8 @@ class ShmProcessTest : public testing::Test {
  protected:
   ShmProcessTest()
       : endpoint_(directory_.path() + "/target.sock"),
-        child_(std::filesystem::read_symlink("/proc/self/exe").string(), {"--target", endpoint_}) {}
+        child_owner_(*ChildProcess::Start(ChildProcess::Self(), {"--target", endpoint_})),
+        child_(*child_owner_) {}
 
   void SetUp() override {
     readable_ = ReadAddress();
@@ -117,7 +118,8 @@ class ShmProcessTest : public testing::Test {
 
   SocketDirectory directory_;
   const std::string endpoint_;
-  ChildProcess child_;
+  const std::unique_ptr<ChildProcess> child_owner_;
+  ChildProcess& child_;
   RemoteAddress readable_, writable_;
   std::unique_ptr<Fabric> fabric_;
   std::unique_ptr<CompletionQueue> queue_;
@@ -173,10 +175,10 @@ TEST_F(ShmProcessTest, KilledTargetIsGoneThoughItsMemoryIsMapped) {
 
 TEST_F(ShmProcessTest, RestartedTargetListensAtTheSamePath) {
   child_.Kill();
-  ChildProcess again(std::filesystem::read_symlink("/proc/self/exe").string(), {"--target", endpoint_});
-  again.ReadLine();
-  again.ReadLine();
-  ASSERT_EQ(again.ReadLine(), "listening");
+  auto again = *ChildProcess::Start(ChildProcess::Self(), {"--target", endpoint_});
+  again->ReadLine();
+  again->ReadLine();
+  ASSERT_EQ(again->ReadLine(), "listening");
   EXPECT_NE(Connect(), nullptr);
 }
 

@@ -7,10 +7,12 @@
 //   PROOF      -                              MAC                   registration table (read-only)
 //   WELCOME    -                              MAC                   registration table (read-only)
 //   REFUSE     status code                    sentence              -
-//   MEMORY     RegistrationWord, base, bytes  -                     the region, opened with the rights it
-//   grants FORGET     RegistrationWord               -                     - OPEN       id, slot, requests,
-//   receives   private data          doorbells, inbox ACCEPT     id, slot                       private data
-//   doorbells, inbox DECLINE    id, status code                sentence              - CLOSE      id - -
+//   MEMORY     RegistrationWord, base, bytes  -                     the region, with the rights it grants
+//   FORGET     RegistrationWord               -                     -
+//   OPEN       id, slot, requests, receives   private data          doorbells, inbox
+//   ACCEPT     id, slot                       private data          doorbells, inbox
+//   DECLINE    id, status code                sentence              -
+//   CLOSE      id                             -                     -
 //
 //   initiator  --HELLO-->      acceptor
 //              <--CHALLENGE--            | REFUSE: version or cluster differ
