@@ -9,7 +9,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/strings.h"
-#include "storage/object.h"
+#include "bench/harness/slots.h"
 #include "storage/region.h"
 
 namespace furrow::bench {
@@ -18,21 +18,6 @@ namespace {
 constexpr Nanos kTick = 50 * kMillisecond;
 
 std::string Hex(std::string_view text) { return absl::BytesToHexString(Sv(text)); }
-
-// Flips a bit in the payload of the first object of a region; false: it has none.
-bool FlipBit(const storage::Region& region) {
-  for (uint32_t number = 1; number < region.blocks(); ++number) {
-    const storage::BlockHeader block = region.ReadBlock(number);
-    for (uint32_t slot = 0; block.slot_bytes != 0 && slot < block.slots; ++slot) {
-      std::byte* object =
-          region.base() + size_t{number} * storage::kBlockBytes + size_t{slot} * block.slot_bytes;
-      if (!storage::LoadWord(object).allocated()) continue;
-      object[storage::kHeaderBytes] ^= std::byte{1};
-      return true;
-    }
-  }
-  return false;
-}
 
 }  // namespace
 
@@ -244,7 +229,7 @@ absl::Status Agent::Corrupt() {
   node.regions.ForEach([&](storage::Region& region) {
     const cluster::RegionMapping* mapping = node.directory.Find(region.id());
     if (done || mapping == nullptr || mapping->primary().node == node.options.id) return;
-    done = FlipBit(region);
+    done = FlipBit(region, [](std::span<const std::byte>) { return true; });
   });
   return done ? absl::OkStatus() : absl::NotFoundError("this process has no backup with an object in it");
 }

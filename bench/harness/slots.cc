@@ -52,4 +52,20 @@ bool StripSlot(std::span<const std::byte> slot, std::vector<std::byte>* payload)
   return true;
 }
 
+bool FlipBit(const storage::Region& region, absl::FunctionRef<bool(std::span<const std::byte>)> choose) {
+  std::vector<std::byte> payload;
+  for (uint32_t number = 1; number < region.blocks(); ++number) {
+    const storage::BlockHeader block = region.ReadBlock(number);
+    for (uint32_t i = 0; block.slot_bytes != 0 && i < block.slots; ++i) {
+      std::byte* slot = region.base() + size_t{number} * storage::kBlockBytes + size_t{i} * block.slot_bytes;
+      if (!StripSlot(std::span<const std::byte>(slot, block.slot_bytes), &payload) || !choose(payload))
+        continue;
+      // The last byte of the first line: in a row of some length a byte of its value.
+      slot[kLineBytes - 1] ^= std::byte{1};
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace furrow::bench

@@ -7,6 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "storage/region.h"
+
 namespace furrow::bench {
 
 // Compares one slot of two replicas: timestamp, allocated bit, no lock, and the payload of an allocated
@@ -15,6 +18,11 @@ std::string CompareSlots(std::span<const std::byte> primary, std::span<const std
 
 // The payload of a slot without its line versions. False: it is not allocated.
 bool StripSlot(std::span<const std::byte> slot, std::vector<std::byte>* payload);
+
+// Flips a bit in the payload of the first object of a region for which `choose` is true: damage for tests of
+// the checks. False: there is none.
+bool FlipBit(const storage::Region& region,
+             absl::FunctionRef<bool(std::span<const std::byte> payload)> choose);
 
 }  // namespace furrow::bench
 
