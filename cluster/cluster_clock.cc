@@ -22,7 +22,10 @@ void ClusterClock::StartShared(uint64_t origin) {
   mode_.store(Mode::kExact, std::memory_order_release);
 }
 
-void ClusterClock::StartSampled() { FURROW_CHECK(mode_.load(std::memory_order_relaxed) == Mode::kDisabled); }
+void ClusterClock::StartSampled() {
+  FURROW_CHECK(mode_.load(std::memory_order_relaxed) == Mode::kDisabled);
+  wants_samples_ = true;
+}
 
 bool ClusterClock::Now(ClockInterval* interval) const {
   const Mode mode = mode_.load(std::memory_order_acquire);
@@ -47,7 +50,7 @@ bool ClusterClock::Now(ClockInterval* interval) const {
 absl::Status ClusterClock::AddSample(Nanos send, Timestamp master, Nanos receive) {
   FURROW_CHECK(send <= receive);
   const int64_t cluster = static_cast<int64_t>(master.value());
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   Lines sample{receive, cluster, send, cluster};
   if (!sampled_) {
     sampled_ = true;

@@ -18,8 +18,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/synchronization/mutex.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "cluster/seams.h"
 
 namespace furrow::cluster {
@@ -43,6 +43,7 @@ class ClusterClock final : public TimestampSource {
   // Shared: `origin` is the master's origin().
   void StartShared(uint64_t origin);
   void StartSampled();
+  bool sampled() const { return wants_samples_; }
 
   // Sampled mode. Any thread. FailedPrecondition: the sample contradicts the drift bound; the clock is
   // disabled for good, since nothing that it says can be trusted.
@@ -80,10 +81,11 @@ class ClusterClock final : public TimestampSource {
 
   const Clock& clock_;
   const Options options_;
+  bool wants_samples_ = false;  // constant after Start
   std::atomic<Mode> mode_{Mode::kDisabled};
   std::atomic<uint64_t> origin_{0};
 
-  absl::Mutex mutex_;  // writers of the lines
+  Mutex mutex_;  // writers of the lines
   bool sampled_ ABSL_GUARDED_BY(mutex_) = false;
   // Odd while the words change. A reader takes the words only if it saw the same even number before and after
   // them; every access is sequentially consistent, since words and sequence are separate.

@@ -150,7 +150,7 @@ absl::Status FileConfigStore::Lock() {
 }
 
 absl::StatusOr<StoredConfiguration> FileConfigStore::Read() {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   return ReadLocked();
 }
 
@@ -161,7 +161,7 @@ absl::StatusOr<StoredConfiguration> FileConfigStore::ReadLocked() {
 
 absl::Status FileConfigStore::CompareAndSwap(uint64_t expected, const Configuration& next) {
   FURROW_RETURN_IF_ERROR(Validate(next));
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   absl::StatusOr<StoredConfiguration> now = ReadLocked();
   if (!now.ok() && !absl::IsNotFound(now.status())) return now.status();
   const uint64_t version = now.ok() ? now->version : 0;
@@ -206,7 +206,7 @@ absl::Status FileConfigStore::Replace(const std::string& bytes) {
 }
 
 absl::Status FileConfigStore::Destroy() {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   for (const char* name : {kFile, kTemporary, kLock}) {
     if (unlink(Path(name).c_str()) != 0 && errno != ENOENT) return Errno(errno, "remove", Path(name));
   }

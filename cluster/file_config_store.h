@@ -17,7 +17,7 @@
 #include <string>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
+#include "base/mutex.h"
 #include "cluster/config_store.h"
 
 namespace furrow::cluster {
@@ -51,7 +51,7 @@ class FileConfigStore final : public ConfigStore {
 
   const Options options_;
   int lock_fd_ = -1;
-  absl::Mutex mutex_;
+  Mutex mutex_;
 };
 
 }  // namespace furrow::cluster

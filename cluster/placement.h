@@ -19,7 +19,8 @@ struct StorageLoad {
   uint64_t capacity = 0;  // regions that its memory holds
   uint64_t replicas = 0;  // regions that it holds, primaries included
   uint64_t primaries = 0;
-  bool has_room() const { return replicas < capacity; }
+  bool ready = true;  // it has said that it is
+  bool has_room() const { return ready && replicas < capacity; }
 };
 
 // Primary first. The primary is `preferred` if that has room (0: nobody is), else the member with room and

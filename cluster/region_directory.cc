@@ -11,7 +11,7 @@ RegionDirectory::~RegionDirectory() {
 const RegionMapping* RegionDirectory::Put(RegionMapping mapping) {
   uint32_t id = mapping.id.value();
   FURROW_CHECK(id > 0 && id < kMaxRegions && !mapping.replicas.empty());
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   std::atomic<Chunk*>& slot = chunks_[id / kChunk];
   Chunk* chunk = slot.load(std::memory_order_relaxed);
   if (chunk == nullptr) {

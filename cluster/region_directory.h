@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
+#include "base/mutex.h"
 #include "cluster/view.h"
 
 namespace furrow::cluster {
@@ -38,7 +38,7 @@ class RegionDirectory {
     std::atomic<const RegionMapping*> mappings[kChunk] = {};
   };
   std::atomic<Chunk*> chunks_[kMaxRegions / kChunk] = {};
-  mutable absl::Mutex mutex_;
+  mutable Mutex mutex_;
   std::vector<std::unique_ptr<const RegionMapping>> owned_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -19,13 +19,26 @@ void RegionTable::SetConfiguration(const Configuration& configuration) {
   for (const Member& m : configuration.members) {
     if (m.role != Role::kStorage) continue;
     StorageLoad load;
-    if (const StorageLoad* known = Load(m.id)) load = *known;
-    load.id = m.id;
+    if (const StorageLoad* known = Load(m.id)) {
+      load = *known;
+    } else {
+      load.id = m.id;
+      load.capacity = configuration.CapacityOf(m.id);
+      load.ready = false;
+    }
     load.failure_domain = m.failure_domain;
-    if (load.capacity == 0) load.capacity = configuration.CapacityOf(m.id);
     loads.push_back(std::move(load));
   }
   loads_ = std::move(loads);
+}
+
+void RegionTable::SetReady(NodeId node) {
+  if (StorageLoad* load = Load(node)) load->ready = true;
+}
+
+size_t RegionTable::ready_members() const {
+  return static_cast<size_t>(
+      std::count_if(loads_.begin(), loads_.end(), [](const StorageLoad& l) { return l.ready; }));
 }
 
 StorageLoad* RegionTable::Load(NodeId node) {

@@ -41,6 +41,9 @@ class RegionTable {
   // Takes a configuration over; regions that are known stay. Storage members that are gone keep their entries
   // in mappings.
   void SetConfiguration(const Configuration& configuration);
+  // New storage members hold no region before they have said that they are ready.
+  void SetReady(NodeId node);
+  size_t ready_members() const;
 
   // NotFound: `near` names no region. ResourceExhausted: no room. kNeedIds: the reserved range is used up;
   // reserve the next one by a configuration change and ask again.

@@ -29,7 +29,11 @@ std::vector<rdma::RemoteAddress> Memories(const RegionTable::Plan& plan) {
 
 class RegionTableTest : public ::testing::Test {
  protected:
-  RegionTableTest() { table_.SetConfiguration(Three()); }
+  RegionTableTest() { Start(&table_, Three()); }
+  static void Start(RegionTable* table, const Configuration& configuration) {
+    table->SetConfiguration(configuration);
+    for (const Member& m : configuration.members) table->SetReady(m.id);
+  }
   const RegionMapping* Allocate(AllocateRegionRequest request) {
     auto decision = table_.Begin(request);
     EXPECT_TRUE(decision.ok()) << decision.status();
@@ -103,7 +107,7 @@ TEST_F(RegionTableTest, MemberThatHadNoMemoryCountsAsFull) {
 
 TEST_F(RegionTableTest, CapacityIsALimit) {
   RegionTable table;
-  table.SetConfiguration(Three(/*capacity=*/2));
+  Start(&table, Three(/*capacity=*/2));
   for (int i = 0; i < 3; ++i) {
     auto decision = table.Begin({});
     ASSERT_TRUE(decision.ok());
@@ -114,6 +118,18 @@ TEST_F(RegionTableTest, CapacityIsALimit) {
       table.Begin({.near = RegionId(1), .newest_known = RegionId(1), .preferred_primary = {}}).status()));
 }
 
+TEST_F(RegionTableTest, MemberThatIsNotReadyHoldsNothing) {
+  RegionTable table;
+  table.SetConfiguration(Three());
+  EXPECT_TRUE(absl::IsResourceExhausted(table.Begin({}).status()));
+  table.SetReady(NodeId(1));
+  table.SetReady(NodeId(3));
+  EXPECT_EQ(table.ready_members(), 2u);
+  auto decision = table.Begin({});
+  ASSERT_TRUE(decision.ok());
+  for (NodeId node : decision->plan.replicas) EXPECT_NE(node, NodeId(2));
+}
+
 TEST_F(RegionTableTest, UnknownNeighbourIsNotFound) {
   EXPECT_TRUE(absl::IsNotFound(
       table_.Begin({.near = RegionId(99), .newest_known = {}, .preferred_primary = {}}).status()));
@@ -122,7 +138,7 @@ TEST_F(RegionTableTest, UnknownNeighbourIsNotFound) {
 TEST_F(RegionTableTest, UsedUpRangeAsksForTheNextOne) {
   Configuration c = Three(1 << 20);
   RegionTable table;
-  table.SetConfiguration(c);
+  Start(&table, c);
   for (uint32_t i = 0; i < kRegionRange; ++i) {
     auto decision = table.Begin({});
     ASSERT_EQ(decision->kind, Kind::kPrepare);

@@ -1,5 +1,5 @@
-// What the cluster layer exports to transactions: the configuration (ClusterView, immutable), the regions' places
-// (RegionMapping, RegionDirectory), and the seams to time, leases, the safe point and reconfiguration.
+// What the cluster layer exports to transactions: the configuration (ClusterView, immutable), the regions'
+// places (RegionMapping, RegionDirectory), and the seams to time, leases, the safe point and reconfiguration.
 #ifndef FURROW_CLUSTER_VIEW_H_
 #define FURROW_CLUSTER_VIEW_H_
 
@@ -21,7 +21,7 @@ struct Member {
   Incarnation incarnation;
   Role role = Role::kStorage;
   std::string failure_domain;
-  std::string control_address;      // gRPC, host:port
+  std::string control_address;  // gRPC, host:port
   rdma::Endpoint fabric_endpoint;
   uint16_t workers = 1;
   rdma::RemoteAddress old_versions;  // of its old-version arena; key 0 for compute members
@@ -50,19 +50,19 @@ struct Replica {
   rdma::RemoteAddress memory;  // of offset 0; readable by members
 };
 
-// A region's place; replicated with the region, fetched on demand and cached. Immutable but for later configurations,
-// which bring a new mapping.
+// A region's place; replicated with the region, fetched on demand and cached. Immutable but for later
+// configurations, which bring a new mapping.
 struct RegionMapping {
   RegionId id;
   uint64_t bytes = 0;
-  // The first region of its locality group. The regions of a group have the same primary and backups, so that what is
-  // allocated near each other stays together.
+  // The first region of its locality group. The regions of a group have the same primary and backups, so that
+  // what is allocated near each other stays together.
   RegionId locality;
   std::vector<Replica> replicas;  // [0] is the primary
   ConfigId config;                // in which this mapping was made: of two, the higher wins
   ConfigId last_primary_change;
   ConfigId last_replica_change;
-  Timestamp floor;                // cluster time at which the primary became active: no snapshot below it is readable
+  Timestamp floor;  // cluster time at which the primary became active: no snapshot below it is readable
 
   const Replica& primary() const { return replicas[0]; }
 };

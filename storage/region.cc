@@ -242,4 +242,13 @@ absl::Status LocalRegions::Add(std::unique_ptr<Region> region) {
   return absl::OkStatus();
 }
 
+std::unique_ptr<Region> LocalRegions::Remove(RegionId id) {
+  MutexLock lock(&mutex_);
+  if (Find(id) == nullptr) return nullptr;
+  std::atomic<Region*>& entry =
+      chunks_[id.value() / kChunk].load(std::memory_order_acquire)->regions[id.value() % kChunk];
+  count_.fetch_sub(1, std::memory_order_relaxed);
+  return std::unique_ptr<Region>(entry.exchange(nullptr, std::memory_order_acq_rel));
+}
+
 }  // namespace furrow::storage

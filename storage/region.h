@@ -155,6 +155,9 @@ class LocalRegions {
   LocalRegions& operator=(const LocalRegions&) = delete;
   // AlreadyExists, or InvalidArgument for an id beyond the ranges; the region is dropped then.
   absl::Status Add(std::unique_ptr<Region> region) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Takes a region out that no other thread can have found: one that was prepared and never committed. Null:
+  // not here.
+  std::unique_ptr<Region> Remove(RegionId id) ABSL_LOCKS_EXCLUDED(mutex_);
   Region* Find(RegionId id) const {
     const Chunk* chunk =
         id.value() < kMaxRegions ? chunks_[id.value() / kChunk].load(std::memory_order_acquire) : nullptr;

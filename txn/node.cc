@@ -1,5 +1,9 @@
 #include "txn/node.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 
@@ -48,6 +52,18 @@ absl::StatusOr<rdma::RemoteAddress> Node::MakeReplica(RegionId id, RegionId loca
   rdma::RemoteAddress address = registration->remote_address();
   replicas_.push_back(Replica{id, std::move(registration)});
   return address;
+}
+
+void Node::ReleaseReplica(RegionId id) {
+  MutexLock lock(&mutex_);
+  auto it = std::find_if(replicas_.begin(), replicas_.end(), [&](const Replica& r) { return r.id == id; });
+  if (it == replicas_.end()) return;
+  replicas_.erase(it);
+  std::unique_ptr<storage::Region> region = regions.Remove(id);
+  budget.Release("regions", region->bytes());
+  // What cannot be unlinked lies in the node's memory directory, which is removed as a whole when it stops.
+  const std::string& path = region->file().path();
+  if (!path.empty()) unlink(path.c_str());
 }
 
 void Node::SetView(std::shared_ptr<const cluster::ClusterView> view) {

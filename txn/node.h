@@ -61,6 +61,10 @@ class Node {
   absl::StatusOr<rdma::RemoteAddress> CreateReplica(RegionId id, RegionId locality, uint64_t bytes,
                                                     ConfigId config, bool primary);
 
+  // Undoes CreateReplica() of a region that was never committed (and not created as primary), so that nobody
+  // has learnt of it.
+  void ReleaseReplica(RegionId id);
+
   void SetView(std::shared_ptr<const cluster::ClusterView> view);
   std::shared_ptr<const cluster::ClusterView> view() const;
   // The same without a lock, for workers; every view lives as long as the node. Null before the first

@@ -1,0 +1,54 @@
+#include "client/member_options.h"
+
+#include <bit>
+
+#include "absl/strings/str_cat.h"
+#include "client/cluster_files.h"
+#include "cluster/configuration.h"
+
+namespace furrow::client {
+namespace {
+
+constexpr uint64_t kMegabyte = uint64_t{1} << 20;
+
+absl::Status Bad(absl::string_view what) { return absl::InvalidArgumentError(what); }
+
+}  // namespace
+
+absl::Status Validate(const MemberOptions& o) {
+  if (o.storage && (o.id == 0 || o.id >= cluster::kFirstComputeId)) {
+    return Bad(
+        absl::StrCat("--id must be a number from 1 to ", cluster::kFirstComputeId - 1, ", not ", o.id));
+  }
+  if (!o.storage && o.id != 0) return Bad("a compute member has no --id of its own: the cluster gives one");
+  if (!o.storage && o.cluster.empty()) {
+    return Bad(
+        "a compute member needs a cluster to join: give its directory, or host:port of a member, with "
+        "--cluster");
+  }
+  if (o.storage && o.directory.empty())
+    return Bad("a storage member needs a directory of its own: give one with --dir");
+  if (o.workers == 0 || o.workers > 256)
+    return Bad(absl::StrCat("--workers must be from 1 to 256, not ", o.workers));
+  if (o.replicas == 0 || o.replicas > 16)
+    return Bad(absl::StrCat("--replicas must be from 1 to 16, not ", o.replicas));
+  if (o.region_bytes % kMegabyte != 0 || o.region_bytes < 2 * kMegabyte ||
+      o.region_bytes > 2048 * kMegabyte) {
+    return Bad(absl::StrCat("--region-size must be a whole number of megabytes from 2M to 2G, not ",
+                            o.region_bytes, " bytes"));
+  }
+  if (o.storage &&
+      (o.old_version_bytes % kMegabyte != 0 || o.old_version_bytes < o.workers * 2 * kMegabyte)) {
+    return Bad(
+        absl::StrCat("--old-versions must be a whole number of megabytes, at least 2M per worker, not ",
+                     o.old_version_bytes, " bytes"));
+  }
+  if (!std::has_single_bit(o.log_ring_bytes) || o.log_ring_bytes < 64 << 10 ||
+      !std::has_single_bit(o.message_ring_bytes) || o.message_ring_bytes < 16 << 10) {
+    return Bad("ring sizes must be powers of two, at least 64K for --log-ring and 16K for --message-ring");
+  }
+  if (o.clock_uncertainty_ns < 0) return Bad("--clock-uncertainty must not be negative");
+  return absl::OkStatus();
+}
+
+}  // namespace furrow::client

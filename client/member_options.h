@@ -1,0 +1,76 @@
+// MemberOptions: everything that can be set about a member of a cluster, storage or compute.
+#ifndef FURROW_CLIENT_MEMBER_OPTIONS_H_
+#define FURROW_CLIENT_MEMBER_OPTIONS_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "base/event_loop.h"
+#include "base/ids.h"
+
+namespace furrow::client {
+
+struct MemberOptions {
+  // A storage member hosts regions; a compute member only runs transactions.
+  bool storage = false;
+  // Storage: 1 to 1000, never used before in this cluster. Compute: 0, the cluster gives one.
+  uint32_t id = 0;
+
+  // The cluster to join: its directory (with the files "cluster" and "secret"), or host:port of a member.
+  // Empty (storage only): be the first member of a new cluster.
+  std::string cluster;
+  // A storage member's own directory; it must exist, and no other member may use it.
+  std::string directory;
+  // Where the first member keeps the configuration and writes "cluster" and "secret"; it holds no cluster
+  // yet. Empty: `directory`.
+  std::string cluster_directory;
+  // The file with the cluster's secret. Empty: "secret" in the cluster's directory.
+  std::string secret_file;
+  // How long to wait for a cluster that is not there yet.
+  Nanos join_timeout_ns = 10 * kSecond;
+
+  // Control plane: host:port of this host; port 0: any free one.
+  std::string listen = "127.0.0.1:0";
+  // Members of one failure domain may be lost together: copies of a region go to different ones. Empty: its
+  // own.
+  std::string failure_domain;
+  // Unix sockets of the fabric lie here; made (0700) if it is not there. Empty: $XDG_RUNTIME_DIR/furrow or
+  // /tmp/furrow-UID.
+  std::string socket_directory;
+  // Memory files lie in a directory of their own in here: tmpfs or huge pages.
+  std::string memory_root = "/dev/shm";
+
+  uint16_t workers = 1;
+  // All of this member's memory for Furrow: regions, rings, old versions, buffers.
+  uint64_t memory_bytes = uint64_t{1} << 30;
+  uint64_t old_version_bytes = uint64_t{64} << 20;  // storage; of memory_bytes
+  bool huge_pages = false;
+
+  // Of a new cluster; a member that joins takes the cluster's.
+  uint32_t replicas = 3;
+  uint64_t region_bytes = uint64_t{64} << 20;
+
+  // Per pair of sending worker and receiving member; powers of two.
+  uint32_t log_ring_bytes = 4 << 20;
+  uint32_t message_ring_bytes = 256 << 10;
+
+  IdlePolicy idle;
+  // For tests on one host, whose members otherwise share its clock: this member's clock is off by `offset`
+  // and kept in step by samples; each time interval is wider by `uncertainty` on both sides.
+  Nanos clock_offset_ns = 0;
+  Nanos clock_uncertainty_ns = 0;
+
+  // Called once when the cluster ends under this member: a member was lost (not in good order), or somebody
+  // stopped it. On a thread of Furrow's: it must not block, nor call the member. May be null.
+  std::function<void(bool in_good_order, const std::string& why)> on_end;
+};
+
+// InvalidArgument names the option and what is allowed.
+absl::Status Validate(const MemberOptions& options);
+
+}  // namespace furrow::client
+
+#endif  // FURROW_CLIENT_MEMBER_OPTIONS_H_

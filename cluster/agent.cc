@@ -1,0 +1,302 @@
+#include "cluster/agent.h"
+
+#include <latch>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/check.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "base/status_macros.h"
+#include "cluster/proto/cluster.pb.h"
+#include "cluster/secret.h"
+#include "cluster/wire.h"
+
+namespace furrow::cluster {
+namespace {
+
+constexpr Nanos kLinkTimeoutNs = 10 * kSecond;  // between admission and the first beat
+constexpr Nanos kHelloTimeoutNs = 5 * kSecond;
+
+std::string HelloText(const std::string& nonce, const std::string& cluster_id) {
+  return absl::StrCat("hello\n", nonce, "\n", cluster_id);
+}
+
+}  // namespace
+
+absl::StatusOr<Introduction> SayHello(ControlClient& client, const std::string& secret,
+                                      const std::string& address, Role role, NodeId id, bool wait,
+                                      Nanos timeout_ns) {
+  pb::HelloRequest request;
+  request.set_protocol(kControlProtocol);
+  request.set_nonce(absl::StrFormat("%016x%016x", EntropySeed(), EntropySeed()));
+  request.set_role(role == Role::kCompute ? 1 : 0);
+  request.set_id(id.value());
+  std::string at = address;
+  for (int hop = 0; hop < 2; ++hop) {
+    pb::HelloReply reply;
+    FURROW_RETURN_IF_ERROR(client.Call(at, request, &reply, timeout_ns, wait));
+    if (reply.protocol() != kControlProtocol) {
+      return absl::FailedPreconditionError(absl::StrCat("the cluster at ", at, " runs Furrow ",
+                                                        reply.version(), ", this is ", kVersion,
+                                                        ": run the same version on all members"));
+    }
+    if (!ProofMatches(secret, HelloText(request.nonce(), reply.cluster_id()), reply.proof())) {
+      return absl::PermissionDeniedError(absl::StrCat("what answers at ", at,
+                                                      " does not hold this cluster's secret: it is "
+                                                      "another cluster; check --join and --secret-file"));
+    }
+    if (!reply.nonce().empty()) {
+      return Introduction{
+          reply.cluster_id(), reply.nonce(),       at, NodeId(reply.id()), Incarnation(reply.incarnation()),
+          reply.replicas(),   reply.region_bytes()};
+    }
+    at = reply.manager_address();
+  }
+  return absl::UnavailableError(
+      absl::StrCat("the member at ", address, " does not know the configuration manager: try again"));
+}
+
+Agent::Agent(Options options, MemberHost& host, const Clock& clock, rdma::Fabric& fabric,
+             ClusterClock& cluster_clock, SafePoint& safe_point, RegionDirectory& directory)
+    : options_(std::move(options)),
+      host_(host),
+      clock_(clock),
+      fabric_(fabric),
+      cluster_clock_(cluster_clock),
+      safe_point_(safe_point),
+      directory_(directory),
+      started_(clock.Now()),
+      client_(options_.secret),
+      control_plane_(client_, directory) {}
+
+Agent::~Agent() { Stop(); }
+
+absl::Status Agent::Listen(const std::string& address) {
+  FURROW_ASSIGN_OR_RETURN(queue_, fabric_.CreateCompletionQueue());
+  loop_ = std::make_unique<EventLoop>(clock_, queue_->parker(), IdlePolicy{.spin_ns = 0, .yields = 0});
+  FURROW_ASSIGN_OR_RETURN(server_, ControlServer::Start(address, options_.secret, *this));
+  options_.self.control_address = server_->address();
+  return absl::OkStatus();
+}
+
+absl::Status Agent::StartLink(Manager* manager) {
+  ControlLink::Options options;
+  options.self = options_.self.id;
+  options.manager = manager != nullptr;
+  options.schedule = options_.schedule;
+  options.report = [manager](NodeId node, Timestamp oldest, Timestamp known) {
+    Manager::Safe safe = manager->Report(node, oldest, known);
+    return ControlLink::Safe{safe.global_oldest, safe.safe_point};
+  };
+  options.lost = [this](NodeId node) { OnLost(node); };
+  options.bad_clock = [this](absl::Status why) { End({false, std::string(why.message())}); };
+  auto link = std::make_unique<ControlLink>(std::move(options), *loop_, fabric_, *queue_, cluster_clock_,
+                                            safe_point_);
+  FURROW_RETURN_IF_ERROR(link->Start());
+  {
+    MutexLock lock(&mutex_);
+    link_ = std::move(link);
+  }
+  control_thread_ = Thread({.name = "control", .realtime_priority = 0, .cpu = {}}, [this] { loop_->Run(); });
+  return absl::OkStatus();
+}
+
+absl::Status Agent::Bootstrap(std::unique_ptr<ConfigStore> store, uint32_t replicas, uint64_t region_bytes,
+                              Timestamp start) {
+  cluster_clock_.StartMaster(start);
+  Manager::Options options;
+  options.self = options_.self.id;
+  options.clock_domain = options_.clock_domain;
+  options.lost = [this](std::string why) { End({false, std::move(why)}); };
+  options.founded = [this](RegionId first_region) { return host_.OnFounded(first_region); };
+  options.changed = [this](const Configuration& configuration, NodeId left) {
+    loop_->Post([this, configuration, left, link = link()] {
+      if (left != NodeId()) link->Forget(left);
+      for (const Member& m : configuration.members) {
+        if (m.id != options_.self.id) link->Expect(m.id, loop_->Now() + kLinkTimeoutNs);
+      }
+    });
+    if (watcher_) watcher_(configuration);
+  };
+  Configuration first;
+  first.cluster_id = options_.cluster_id;
+  first.id = ConfigId(1);
+  first.manager = options_.self.id;
+  first.replicas = replicas;
+  first.region_bytes = region_bytes;
+  first.Add(options_.self, options_.region_capacity);
+  auto manager =
+      std::make_unique<Manager>(std::move(options), std::move(store), client_, *this, cluster_clock_);
+  {
+    MutexLock lock(&mutex_);
+    state_ = State::kMember;
+    manager_ = std::move(manager);
+  }
+  control_plane_.SetManager(control_address());
+  Manager* const made = this->manager();
+  FURROW_RETURN_IF_ERROR(StartLink(made));
+  FURROW_RETURN_IF_ERROR(made->Bootstrap(first));
+  if (watcher_) watcher_(first);
+  lease_.Grant();
+  return absl::OkStatus();
+}
+
+absl::Status Agent::Join(const Introduction& introduction) {
+  {
+    MutexLock lock(&mutex_);
+    state_ = State::kJoining;
+  }
+  control_plane_.SetManager(introduction.manager_address);
+  pb::JoinRequest request;
+  request.set_protocol(kControlProtocol);
+  request.set_cluster_id(introduction.cluster_id);
+  request.set_nonce(introduction.nonce);
+  request.set_clock_domain(options_.clock_domain);
+  ToProto(options_.self, options_.region_capacity, request.mutable_member());
+  pb::JoinReply reply;
+  FURROW_RETURN_IF_ERROR(
+      client_.Call(introduction.manager_address, request, &reply, options_.join_timeout_ns));
+  FURROW_ASSIGN_OR_RETURN(Configuration configuration, FromProto(reply.configuration()));
+  const Member* self = configuration.Find(options_.self.id);
+  const Member* manager = configuration.Find(configuration.manager);
+  if (self == nullptr || manager == nullptr) return absl::InternalError("the configuration lacks this node");
+  if (reply.shared_clock()) {
+    cluster_clock_.StartShared(reply.clock_origin());
+  } else {
+    cluster_clock_.StartSampled();
+    // Between samples the interval grows by twice the drift bound: 100 microseconds in this time.
+    options_.schedule.slow_ns = std::min(options_.schedule.slow_ns, 50 * kMillisecond);
+  }
+  safe_point_.Advance(Timestamp(reply.oldest_active() & Timestamp::kMaxValue),
+                      Timestamp(reply.safe_point() & Timestamp::kMaxValue));
+  FURROW_RETURN_IF_ERROR(StartLink(nullptr));
+  struct First {
+    std::latch answered{1};
+    absl::Status status;
+  };
+  auto first = std::make_shared<First>();
+  loop_->Post([link = link(), first, id = manager->id, endpoint = manager->fabric_endpoint] {
+    link->Connect(id, endpoint, kLinkTimeoutNs, [first](absl::Status status) {
+      first->status = std::move(status);
+      first->answered.count_down();
+    });
+  });
+  first->answered.wait();
+  if (!first->status.ok()) {
+    return absl::UnavailableError(
+        absl::StrCat("the configuration manager does not answer over the fabric at ",
+                     manager->fabric_endpoint, ": ", first->status.message()));
+  }
+  MutexLock lock(&mutex_);
+  if (state_ == State::kEnded) return absl::UnavailableError("the cluster ended while this member joined");
+  state_ = State::kMember;
+  lease_.Grant();
+  return absl::OkStatus();
+}
+
+absl::Status Agent::Ready() {
+  pb::ReadyRequest request;
+  request.set_node(options_.self.id.value());
+  request.set_incarnation(options_.self.incarnation.value());
+  pb::ReadyReply reply;
+  return client_.Call(control_plane_.manager(), request, &reply, options_.join_timeout_ns);
+}
+
+absl::Status Agent::Leave() {
+  {
+    MutexLock lock(&mutex_);
+    if (state_ != State::kMember) return absl::OkStatus();
+    leaving_ = true;
+  }
+  pb::LeaveRequest request;
+  request.set_node(options_.self.id.value());
+  request.set_incarnation(options_.self.incarnation.value());
+  pb::LeaveReply reply;
+  absl::Status left = client_.Call(control_plane_.manager(), request, &reply, options_.join_timeout_ns);
+  MutexLock lock(&mutex_);
+  leaving_ = false;
+  if (!left.ok()) return left;
+  state_ = State::kEnded;
+  lease_.Expire();
+  return absl::OkStatus();
+}
+
+absl::Status Agent::EndCluster(std::string why) {
+  pb::EndClusterRequest request;
+  request.set_in_good_order(true);
+  request.set_why(std::move(why));
+  pb::EndClusterReply reply;
+  return client_.Call(control_plane_.manager(), request, &reply, kHelloTimeoutNs);
+}
+
+void Agent::End(ClusterEnd end) {
+  {
+    MutexLock lock(&mutex_);
+    if (state_ == State::kEnded || stopped_) return;
+    state_ = State::kEnded;
+  }
+  lease_.Expire();
+  Manager* const manager = this->manager();
+  if (manager == nullptr) return TellHost(end);
+  manager->Stop();
+  manager->Announce(end, [this, end] { TellHost(end); });
+}
+
+void Agent::TellHost(const ClusterEnd& end) { host_.OnEnded(end); }
+
+void Agent::OnLost(NodeId node) {
+  {
+    MutexLock lock(&mutex_);
+    if (leaving_ || state_ == State::kEnded) return;
+  }
+  Manager* const manager = this->manager();
+  if (manager == nullptr) {
+    return End({false, absl::StrCat("node ", node.value(),
+                                    ", the configuration manager, is lost: it crashed or was killed")});
+  }
+  const Configuration configuration = manager->configuration();
+  const Member* member = configuration.Find(node);
+  if (member == nullptr) return;
+  End({false, absl::StrCat(member->role == Role::kCompute ? "compute member " : "node ", node.value(), " at ",
+                           member->control_address, " is lost: it crashed or was killed")});
+}
+
+void Agent::Stop() {
+  {
+    MutexLock lock(&mutex_);
+    if (std::exchange(stopped_, true)) return;
+    state_ = State::kEnded;
+  }
+  lease_.Expire();
+  if (Manager* manager = this->manager()) manager->Stop();
+  client_.Shutdown();
+  if (server_ != nullptr) server_->Stop();
+  if (ControlLink* link = this->link()) {
+    loop_->Post([this, link] {
+      link->Stop();
+      loop_->Stop();
+    });
+    control_thread_.Join();
+  }
+}
+
+absl::StatusOr<rdma::AcceptDecision> Agent::Accept(const rdma::ConnectRequest& request) {
+  MutexLock lock(&mutex_);
+  if (manager_ == nullptr || link_ == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("node ", options_.self.id.value(), " is not the configuration manager"));
+  }
+  if (view_ == nullptr || !view_->Contains(request.peer)) {
+    return absl::FailedPreconditionError(absl::StrCat("node ", request.peer.value(), " is no member"));
+  }
+  return link_->Accept(request.peer);
+}
+
+std::shared_ptr<const ClusterView> Agent::view() const {
+  MutexLock lock(&mutex_);
+  return view_;
+}
+
+}  // namespace furrow::cluster
