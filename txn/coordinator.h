@@ -79,6 +79,13 @@ class Coordinator {
   // --- reads (read.cc) ---
   Task<ReadResult> ReadRemote(Transaction& tx, Address address, uint32_t bytes, bool hint);
 
+  // True if a read from the region's primary ends without waiting for the fabric.
+  bool ReadsAtOnce(const cluster::RegionMapping& mapping) {
+    LinkState* state = LinkTo(mapping.primary().node);
+    return state != nullptr && !state->link->gone &&
+           (state->link->connection == nullptr || state->link->connection->completes_at_once());
+  }
+
   // --- allocation (allocate.cc) ---
   LeaseCache& leases() { return leases_; }
   // Fills the cache for (locality, size class) or says why not.
