@@ -156,7 +156,8 @@ absl::Status Region::CutBlock(uint32_t block, uint32_t slot_bytes, uint64_t vers
   const uint32_t slots = slot_bytes == 0 ? 0 : kBlockBytes / slot_bytes;
   shapes_[block].store(0, std::memory_order_release);
   Store(SizeWord(header), 0);
-  ClearSlot(base() + size_t{block} * kBlockBytes, kBlockBytes);
+  // A block that was never cut is as the file was made: zero. Touching it would only fetch its pages early.
+  if (current != 0) ClearSlot(base() + size_t{block} * kBlockBytes, kBlockBytes);
   Store(&header->version, version);
   Store(SizeWord(header), PackSize(slot_bytes, slots));
   activity_[block].newest.store(0, std::memory_order_relaxed);

@@ -63,8 +63,8 @@ static_assert(offsetof(BlockHeader, slot_bytes) == 8 &&
 
 class Region {
  public:
-  // Creates the memory and lays it out, all blocks free. `bytes` is a multiple of 1 MB, at least 2 MB, at
-  // most 4 GB.
+  // Lays a new file, whose bytes are zero, out with all blocks free. Its size is a multiple of 1 MB, at least
+  // 2 MB, at most 4 GB.
   static absl::StatusOr<std::unique_ptr<Region>> Create(MemoryFile file, RegionId id, ConfigId created_in,
                                                         uint64_t cluster_hash);
   // Takes an existing file over; DataLoss or FailedPrecondition when it is not this region of this cluster.
