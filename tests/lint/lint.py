@@ -205,6 +205,19 @@ def script_syntax(path, text):
     return []
 
 
+def links(path, text):
+    """Files that a document links to exist."""
+    if not path.endswith(".md"):
+        return []
+    problems = []
+    for number, line in enumerate(text.split("\n"), 1):
+        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", line):
+            if "://" not in target and not target.startswith("mailto:"):
+                if not os.path.exists(os.path.join(ROOT, os.path.dirname(path), target)):
+                    problems.append((number, f"links to {target}, which does not exist"))
+    return problems
+
+
 def formatting(path, text):
     """clang-format has nothing to change."""
     if not is_cpp(path):
@@ -229,6 +242,7 @@ RULES = {
     "leftovers": leftovers,
     "header-guard": header_guard,
     "script-syntax": script_syntax,
+    "links": links,
     "formatting": formatting,
 }
 

@@ -64,6 +64,7 @@ BAD = {
     "leftovers": [("txn/a.cc", "// TODO: the rest\n"), ("docs/a.md", "FIXME\n")],
     "header-guard": [("txn/a.h", GOOD_HEADER), ("storage/thing.h", "#pragma once\n")],
     "script-syntax": [("tests/x", "#!/usr/bin/env bash\nif true; then\n"), ("tests/x.py", "def f(:\n")],
+    "links": [("docs/a.md", "see [b](no-such-file.md)\n"), ("a.md", "[x](docs/no-such.md#part)\n")],
     "formatting": [("txn/a.cc", "int  a ;\n")],
 }
 
@@ -80,6 +81,7 @@ GOOD = [
     ("txn/b.cc", "void SleepUntil(int operand, int strand);\nint a = operand(1);\n"),
     ("txn/c.cc", "// lint-allow(leftovers): quotes a TODO\n"),
     ("txn/CMakeLists.txt", "furrow_library(txn SOURCES a.cc DEPS furrow::base furrow::cluster)\n"),
+    ("docs/a.md", "[b](../README.md#start), [c](https://example.org/x), [d](#part)\n"),
     ("tests/ok", "#!/usr/bin/env bash\necho ok\n"),
 ]
 
