@@ -33,13 +33,13 @@ function(furrow_library name)
   furrow_use_pch(furrow_${name} furrow_pch)
 endfunction()
 
-# What the sanitizers run: unit and sim tests; in CI without the SLOW_SANITIZED ones. tests/run builds these targets
-# instead of everything.
+# What the sanitizers run: unit and sim tests; in CI without the SLOW_SANITIZED ones. tests/run builds these
+# targets instead of everything.
 add_custom_target(furrow_sanitized_ci)
 add_custom_target(furrow_sanitized)
 
-# furrow_test(NAME SOURCES ... DEPS ... [TIMEOUT s] [LABELS tier] [SLOW_SANITIZED]): one test binary; ctest runs
-# each of its cases by itself. The label is the tier in tests/run: unit (the default), sim or cluster.
+# furrow_test(NAME SOURCES ... DEPS ... [TIMEOUT s] [LABELS tier] [SLOW_SANITIZED]): one test binary; ctest
+# runs each of its cases by itself. The label is the tier in tests/run: unit (the default), sim or cluster.
 # SLOW_SANITIZED keeps it out of CI's sanitizer runs: its label becomes "tier.slow".
 function(furrow_test name)
   if(NOT FURROW_BUILD_TESTS)
