@@ -218,6 +218,19 @@ def links(path, text):
     return problems
 
 
+def dependencies(path, text):
+    """docs/dependencies.md gives the reason for every package that is installed."""
+    if path != "deploy/packages":
+        return []
+    with open(os.path.join(ROOT, "docs/dependencies.md"), encoding="utf-8") as file:
+        documented = set(re.findall(r"[a-z0-9+.-]+", file.read()))
+    array = re.search(r"^packages=\((.*?)^\)", text, flags=re.S | re.M)
+    if not array:
+        return [(1, "there is no array `packages`")]
+    names = re.sub(r"#[^\n]*", "", array.group(1)).split()
+    return [(1, f"{name} is not in docs/dependencies.md") for name in names if name not in documented]
+
+
 def formatting(path, text):
     """clang-format has nothing to change."""
     if not is_cpp(path):
@@ -243,6 +256,7 @@ RULES = {
     "header-guard": header_guard,
     "script-syntax": script_syntax,
     "links": links,
+    "dependencies": dependencies,
     "formatting": formatting,
 }
 

@@ -65,6 +65,8 @@ BAD = {
     "header-guard": [("txn/a.h", GOOD_HEADER), ("storage/thing.h", "#pragma once\n")],
     "script-syntax": [("tests/x", "#!/usr/bin/env bash\nif true; then\n"), ("tests/x.py", "def f(:\n")],
     "links": [("docs/a.md", "see [b](no-such-file.md)\n"), ("a.md", "[x](docs/no-such.md#part)\n")],
+    "dependencies": [("deploy/packages", "packages=(\n  cmake libnosuch-dev\n)\n"),
+                     ("deploy/packages", "x\n")],
     "formatting": [("txn/a.cc", "int  a ;\n")],
 }
 
@@ -82,6 +84,7 @@ GOOD = [
     ("txn/c.cc", "// lint-allow(leftovers): quotes a TODO\n"),
     ("txn/CMakeLists.txt", "furrow_library(txn SOURCES a.cc DEPS furrow::base furrow::cluster)\n"),
     ("docs/a.md", "[b](../README.md#start), [c](https://example.org/x), [d](#part)\n"),
+    ("deploy/packages", "#!/usr/bin/env bash\npackages=(\n  # tools\n  cmake git\n)\n"),
     ("tests/ok", "#!/usr/bin/env bash\necho ok\n"),
 ]
 
