@@ -112,6 +112,7 @@ absl::Status MemberHostImpl::OnAllWorkers(std::function<Task<absl::Status>(txn::
 }
 
 absl::Status MemberHostImpl::ConnectAll(const cluster::ClusterView& view) {
+  MutexLock one_at_a_time(&connect_mutex_);
   txn::Node* node;
   FURROW_RETURN_IF_ERROR(Use(&node, nullptr));
   const NodeId self = node->options.id;

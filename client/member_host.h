@@ -62,6 +62,8 @@ class MemberHostImpl final : public cluster::MemberHost {
   absl::Status Use(txn::Node** node, std::vector<txn::Worker*>* workers);
   void Unuse();
 
+  Mutex connect_mutex_;  // one ConnectAll() at a time: two attempts of one worker at one peer would undo each
+                         // other
   const OnEnd on_end_;
   const Found found_;
   mutable Mutex mutex_;

@@ -92,7 +92,6 @@ class ControlClient::Impl {
       arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
       arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 200);
       arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
-      arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 50);
       arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
       // Each client has connections of its own, which end with it.
       arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);

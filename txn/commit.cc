@@ -651,6 +651,22 @@ Task<CommitResult> Coordinator::Commit(Transaction& tx) {
   WorkerStats& stats = worker_.mutable_stats();
   stats.local_reads += tx.local_reads_;
   stats.remote_reads += tx.remote_reads_;
+  if (tx.writes_ > 0) {
+    // What was allocated and freed again in here was never anybody's: a transaction with nothing else only
+    // reads.
+    bool writes = false;
+    for (uint32_t i = 0; i < tx.accesses_.size() && !writes; ++i) {
+      const Access& access = tx.accesses_.at(i);
+      writes = access.written() && !(access.allocates && access.frees);
+    }
+    if (!writes) {
+      for (uint32_t i = 0; i < tx.accesses_.size(); ++i) {
+        const Access& access = tx.accesses_.at(i);
+        if (access.allocates) GiveLease({access.address, access.observed, access.slot_bytes});
+      }
+      tx.writes_ = 0;
+    }
+  }
   if (tx.writes_ == 0) {
     // All reads were of one snapshot, R, which is its serialization point: no message, nothing to validate.
     tx.ended_ = true;
