@@ -1,16 +1,3 @@
-# Leaves those of our own libraries out of a list of dependencies that have no sources yet.
-function(furrow_existing_deps out)
-  set(existing)
-  foreach(dep IN LISTS ARGN)
-    if(dep MATCHES "^furrow::" AND NOT TARGET ${dep})
-      message(STATUS "dependency ${dep} is not there yet")
-    else()
-      list(APPEND existing ${dep})
-    endif()
-  endforeach()
-  set(${out} ${existing} PARENT_SCOPE)
-endfunction()
-
 # Gives an executable the run-time options of its sanitizer, if it has one.
 function(furrow_sanitizer_options target)
   if(FURROW_SANITIZER)
@@ -27,7 +14,6 @@ function(furrow_library name)
   target_include_directories(furrow_${name} PUBLIC
     $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}> $<BUILD_INTERFACE:${CMAKE_BINARY_DIR}>
     $<INSTALL_INTERFACE:include/furrow>)
-  furrow_existing_deps(ARG_DEPS ${ARG_DEPS})
   target_link_libraries(furrow_${name} PUBLIC ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS}
     $<BUILD_INTERFACE:furrow_flags>)
   furrow_use_pch(furrow_${name} furrow_pch)
@@ -54,7 +40,6 @@ function(furrow_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   furrow_sanitizer_options(${name})
-  furrow_existing_deps(ARG_DEPS ${ARG_DEPS})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest GTest::gtest_main furrow_flags)
   furrow_use_pch(${name} furrow_pch_test)
   if(NOT ARG_LABELS STREQUAL "cluster")
