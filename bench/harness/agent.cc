@@ -151,6 +151,7 @@ void Agent::FinishJob() {
     for (const Measurement& m : measurements_) all.Merge(m);
     all.measured_ns = measured_ns_;
     all.cpu_ns = cpu_ns_;
+    if (host_.HasHugePages()) Send("huge");
     Send(absl::StrCat("stop ", ToLine(all)));
     return;
   }

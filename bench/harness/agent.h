@@ -6,7 +6,7 @@
 //   load                   fills this process's share: "progress DONE TOTAL" often, then "load"
 //   start                  starts the terminals: "start"; "live MEASUREMENT" every second from now on
 //   measure                forgets the warm-up: "measure"
-//   stop                   stops them: "stop MEASUREMENT"
+//   stop                   stops them: "huge" if regions lie in huge pages, "stop MEASUREMENT"
 //   drain                  truncates what was written: "drain"
 //   check load | run       checks the cluster, after the load or after a run: "check NAME pass|fail
 //   DETAIL-IN-HEX" for

@@ -22,6 +22,8 @@ class Host {
   virtual index::Catalog& catalog() = 0;
   // Mappings of all regions of the cluster.
   virtual Task<absl::StatusOr<std::vector<const cluster::RegionMapping*>>> Regions(txn::Worker& worker) = 0;
+  // Whether the kernel backs any region of this process with huge pages.
+  virtual bool HasHugePages() { return false; }
 };
 
 }  // namespace furrow::bench

@@ -162,9 +162,12 @@ std::string Report::Table() const {
   absl::StrAppend(&out, "\n");
   if (measured.unknown != 0) absl::StrAppend(&out, "of unknown outcome: ", measured.unknown, "\n");
   if (!measured.ended_early.empty()) absl::StrAppend(&out, "ended early: ", measured.ended_early, "\n");
+  if (checks.empty()) return out;
+  size_t passed = 0;
+  for (const CheckResult& check : checks) passed += check.pass ? 1 : 0;
+  absl::StrAppendFormat(&out, "consistency: %d of %d checks pass\n", passed, checks.size());
   for (const CheckResult& check : checks) {
-    absl::StrAppendFormat(&out, "%-4s  %s%s%s\n", check.pass ? "pass" : "FAIL", check.name,
-                          check.detail.empty() ? "" : ": ", check.detail);
+    if (!check.pass) absl::StrAppendFormat(&out, "FAIL  %s: %s\n", check.name, check.detail);
   }
   return out;
 }

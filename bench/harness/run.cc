@@ -66,7 +66,7 @@ class Run {
     return absl::OkStatus();
   }
 
-  // Each process says once "ready REPLICAS NODES HUGE": what it found.
+  // Each process says once "ready REPLICAS NODES DURABILITY": what it found.
   absl::Status AwaitReady(size_t count) {
     if (count <= ready_) return absl::OkStatus();
     return WaitUntil([&] { return ready_ >= count; });
@@ -84,19 +84,21 @@ class Run {
   void OnLine(size_t process, std::string_view line) {
     const std::string_view word = FirstWord(line);
     const std::vector<std::string> rest = absl::StrSplit(Sv(AfterFirstWord(line)), ' ', absl::SkipEmpty());
-    if (word == "ready" && rest.size() == 4) {
+    if (word == "ready" && rest.size() == 3) {
       ++ready_;
       if (process != 0) return;
       (void)absl::SimpleAtoi(rest[0], &report_->replicas);
       (void)absl::SimpleAtoi(rest[1], &report_->nodes);
-      report_->huge_pages = rest[2] == "1";
-      report_->durability = rest[3];
+      report_->durability = rest[2];
     } else if (word == "progress" && rest.size() == 2) {
       progress_.resize(fleet_.size());
       (void)absl::SimpleAtoi(rest[0], &progress_[process].first);
       (void)absl::SimpleAtoi(rest[1], &progress_[process].second);
     } else if (word == "live") {
+      ++live_count_;
       if (auto live = FromLine(AfterFirstWord(line)); live.ok()) live_.Merge(*live);
+    } else if (word == "huge") {
+      report_->huge_pages = true;
     } else if (word == "ended") {
       ended_ = true;
     } else if (word == "stop") {
@@ -161,21 +163,17 @@ class Run {
 
   // Shows what the processes report until `until`, or until the run ends early. False: it did.
   absl::Status ShowLive(Nanos start, Nanos until) {
-    Nanos last = clock_.Now();
     while (!ended_ && !Interrupted()) {
       const Nanos now = clock_.Now();
       if (now >= until) break;
       FURROW_RETURN_IF_ERROR(fleet_.Poll(std::min(kTick, until - now),
                                          [this](size_t p, std::string_view line) { OnLine(p, line); }));
-      const Nanos after = clock_.Now();
-      if (after - last < kSecond) continue;
-      // A line of the workers' last second; the processes send at their own times within it.
-      console_.Show(
-          LiveLine(after - start, static_cast<double>(after - last) / kSecond, live_, report_->headline_type,
-                   report_->headline_type == "new_order" ? "new orders" : ""),
-          kSecond / 2);
+      // One line when each process has told of its last second.
+      if (live_count_ < fleet_.size()) continue;
+      const std::string_view words = report_->headline_type == "new_order" ? "new orders" : "";
+      console_.Show(LiveLine(clock_.Now() - start, 1.0, live_, report_->headline_type, words), kSecond / 2);
       live_ = {};
-      last = after;
+      live_count_ = 0;
     }
     return absl::OkStatus();
   }
@@ -215,6 +213,7 @@ class Run {
   size_t ready_ = 0;
   std::vector<std::pair<uint64_t, uint64_t>> progress_;  // of each process: done, total
   Measurement live_;
+  size_t live_count_ = 0;  // of lines merged into live_
   bool ended_ = false;
   bool in_good_order_ = false;  // an interrupt does not give up what is asked for now
   std::function<void()> on_tick_;

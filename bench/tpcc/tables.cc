@@ -99,8 +99,15 @@ index::TableSpec SpecOf(TableKind kind, const Scale& scale) {
 }
 
 Task<absl::Status> CreateTables(index::Catalog& catalog, txn::Worker& worker, Scale scale) {
+  EventLoop& loop = worker.loop();
+  const Nanos give_up = loop.Now() + 10 * kSecond;
   for (size_t i = 0; i < kTables; ++i) {
     auto made = co_await catalog.CreateTable(worker, SpecOf(static_cast<TableKind>(i), scale));
+    // A cluster that has just started has its catalog soon.
+    while (absl::IsUnavailable(made.status()) && loop.Now() < give_up) {
+      co_await loop.SleepFor(10 * kMillisecond);
+      made = co_await catalog.CreateTable(worker, SpecOf(static_cast<TableKind>(i), scale));
+    }
     if (!made.ok() && !absl::IsAlreadyExists(made.status())) co_return made.status();
   }
   co_return absl::OkStatus();

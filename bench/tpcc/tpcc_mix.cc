@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -95,7 +96,7 @@ int Main(int argc, char** argv) {
     std::printf("%zu checks in %.1f s\n", checks.size(),
                 static_cast<double>(MonotonicClock().Now() - start) / kSecond);
   }
-  rmdir(directory);
+  std::filesystem::remove_all(directory);
   return 0;
 }
 

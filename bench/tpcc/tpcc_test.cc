@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <set>
 #include <string>
@@ -32,7 +33,7 @@ class TpccTest : public ::testing::Test {
   }
   ~TpccTest() override {
     cluster_.reset();
-    ::rmdir(directory_.c_str());
+    std::filesystem::remove_all(directory_);
   }
 
   static std::string MakeDirectory() {
