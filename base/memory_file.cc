@@ -208,4 +208,19 @@ absl::StatusOr<size_t> MemoryFile::HugePageBytes() const {
   return huge;
 }
 
+absl::StatusOr<size_t> MemoryFile::HugePageBytesOfProcess() {
+  std::unique_ptr<FILE, int (*)(FILE*)> smaps(std::fopen("/proc/self/smaps_rollup", "re"), &std::fclose);
+  if (smaps == nullptr) return absl::ErrnoToStatus(errno, "cannot read /proc/self/smaps_rollup");
+  size_t huge = 0;
+  char line[512];
+  while (std::fgets(line, sizeof(line), smaps.get()) != nullptr) {
+    size_t kb;
+    if (std::sscanf(line, "ShmemPmdMapped: %zu kB", &kb) == 1 ||
+        std::sscanf(line, "FilePmdMapped: %zu kB", &kb) == 1) {
+      huge += kb * 1024;
+    }
+  }
+  return huge;
+}
+
 }  // namespace furrow

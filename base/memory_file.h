@@ -43,6 +43,9 @@ class MemoryFile {
   absl::Status Unlink();
   // Bytes of the mapping that the kernel backs with huge pages now (from smaps); for reports.
   absl::StatusOr<size_t> HugePageBytes() const;
+  // The same for all that this process maps. Each of the two walks the page tables of the process:
+  // milliseconds per GB.
+  static absl::StatusOr<size_t> HugePageBytesOfProcess();
 
  private:
   std::byte* data_ = nullptr;

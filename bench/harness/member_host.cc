@@ -130,13 +130,8 @@ absl::StatusOr<std::string> MemberHost::ReadyLine(const CommonFlags& flags) {
 }
 
 bool MemberHost::HasHugePages() {
-  bool huge = false;
-  member_->node().regions.ForEach([&huge](const storage::Region& region) {
-    if (huge) return;
-    const auto bytes = region.file().HugePageBytes();
-    huge = bytes.ok() && *bytes > 0;
-  });
-  return huge;
+  const auto bytes = MemoryFile::HugePageBytesOfProcess();
+  return bytes.ok() && *bytes > 0;
 }
 
 }  // namespace furrow::bench
