@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/fabric_bench.h"
 #include "bench/tpcc/command.h"
 
 namespace {
@@ -16,6 +17,7 @@ struct Subcommand {
 
 constexpr Subcommand kSubcommands[] = {
     {"tpcc", "the transactions of TPC-C, without think time", furrow::bench::tpcc::TpccCommand},
+    {"fabric", "READ, WRITE and ring round trips between two processes", furrow::bench::RunFabricBench},
 };
 
 int Usage(std::FILE* out, int code) {

@@ -1,11 +1,10 @@
 #include "rdma/ring/ring.h"
 
-#include <xxhash.h>
-
 #include <array>
 #include <cstring>
 
 #include "base/check.h"
+#include "base/checksum.h"
 #include "base/mutation.h"
 #include "rdma/shared_copy.h"
 
@@ -28,7 +27,7 @@ uint32_t SequenceOf(uint64_t position) { return static_cast<uint32_t>(position /
 RecordHeader MakeHeader(uint32_t length, uint64_t position, uint64_t body_hash, uint64_t nonce) {
   RecordHeader header{length, SequenceOf(position), 0};
   const ChecksumInput input{body_hash, uint64_t{header.sequence} << 32 | length, position, nonce};
-  header.checksum = XXH3_64bits(&input, sizeof(input));
+  header.checksum = Hash64(std::as_bytes(std::span(&input, 1)));
   return header;
 }
 
@@ -36,7 +35,7 @@ bool IsPowerOfTwo(uint64_t n) { return n != 0 && (n & (n - 1)) == 0; }
 
 }  // namespace
 
-uint64_t HashBody(std::span<const std::byte> body) { return XXH3_64bits(body.data(), body.size()); }
+uint64_t HashBody(std::span<const std::byte> body) { return Hash64(body); }
 
 RingWriter::RingWriter(Connection& connection, RingDescriptor ring, const uint64_t* head_word,
                        uint32_t max_record)
