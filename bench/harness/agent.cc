@@ -45,17 +45,6 @@ absl::StatusOr<Measurement> FromLine(std::string_view line) {
 Agent::Agent(AgentOptions options, Host& host, Workload& workload, LineChannel& channel)
     : options_(options), host_(host), workload_(workload), channel_(channel) {}
 
-Agent::~Agent() {
-  // The parent is gone or has given up: what still runs is stopped, for as long as a transaction may take.
-  const Nanos give_up = MonotonicClock().Now() + 15 * kSecond;
-  if (running_ && !stopping_) Stop();
-  while (drivers_running_.load(std::memory_order_acquire) != 0 ||
-         job_left_.load(std::memory_order_acquire) != 0) {
-    if (MonotonicClock().Now() > give_up) std::_Exit(1);
-    WaitForAny({}, kTick);
-  }
-}
-
 void Agent::Send(std::string_view line) {
   if (!channel_.Send(line).ok()) quit_ = true;
 }
@@ -71,10 +60,16 @@ void Agent::Run() {
   while (!quit_) {
     LineChannel* const channels[] = {&channel_};
     WaitForAny(channels, kTick);
-    if (!channel_.Fill()) return;
+    if (!channel_.Fill()) break;
     while (const std::optional<std::string> line = channel_.TakeLine()) Handle(*line);
     Tick();
+    if (const absl::Status ended = host_.ended(); !quit_ && !ended.ok()) {
+      Send(absl::StrCat("failed ", Hex(ended.ToString())));
+      break;
+    }
   }
+  progress_.stop.store(true, std::memory_order_relaxed);
+  if (running_ && !stopping_) Stop();
 }
 
 void Agent::Handle(std::string_view line) {

@@ -48,10 +48,10 @@ struct AgentOptions {
 
 class Agent {
  public:
-  // All of them outlive the agent. Owner: one thread, which is none of the workers'.
+  // Owner: one thread, which is none of the workers'. The workload and the channel outlive the agent; the host is
+  // destroyed after Run() and before the agent, and so is everything that still runs on its workers.
   Agent(AgentOptions options, Host& host, Workload& workload, LineChannel& channel);
-  ~Agent();
-  // Serves the channel until "quit".
+  // Serves the channel until "quit", or until the cluster ends.
   void Run();
 
  private:

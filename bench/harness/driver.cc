@@ -26,8 +26,6 @@ Driver::Driver(txn::Worker& worker, std::vector<std::string> types, Options opti
   interval_aborts_base_ = Aborts(worker.stats());
 }
 
-Driver::~Driver() { FURROW_CHECK(running_ == 0); }
-
 void Driver::Start(std::vector<std::unique_ptr<Terminal>> terminals, std::function<void()> stopped) {
   FURROW_CHECK(running_ == 0);
   terminals_ = std::move(terminals);

@@ -28,9 +28,9 @@ class Driver {
     double rate = 0;  // transactions per second of this worker; 0: closed loop
     uint64_t seed = 1;
   };
-  // `worker` outlives the driver.
+  // `worker` outlives the driver. The driver dies after all terminals have ended, or after the tasks of the worker's loop
+  // were destroyed.
   Driver(txn::Worker& worker, std::vector<std::string> types, Options options);
-  ~Driver();
 
   // Starts all terminals. `stopped` is called once on this thread when all of them have ended: after Stop(),
   // or after a failure that ended the run.

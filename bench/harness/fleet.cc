@@ -18,7 +18,7 @@ extern char** environ;
 namespace furrow::bench {
 namespace {
 
-constexpr Nanos kQuitTime = 10 * kSecond;
+constexpr Nanos kQuitTime = 30 * kSecond;
 
 }  // namespace
 

@@ -22,6 +22,8 @@ class Host {
   virtual index::Catalog& catalog() = 0;
   // Mappings of all regions of the cluster.
   virtual Task<absl::StatusOr<std::vector<const cluster::RegionMapping*>>> Regions(txn::Worker& worker) = 0;
+  // Why the cluster has ended for this process; OK while it lives. Any thread.
+  virtual absl::Status ended() { return absl::OkStatus(); }
   // Whether the kernel backs any region of this process with huge pages.
   virtual bool HasHugePages() { return false; }
 };

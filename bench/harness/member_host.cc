@@ -77,12 +77,6 @@ absl::StatusOr<std::unique_ptr<MemberHost>> MemberHost::Start(const CommonFlags&
   } else {
     options.cluster = flags.cluster;
   }
-  // A member that is lost ends the cluster: there is nothing left to measure.
-  options.on_end = [](bool in_good_order, const std::string& why) {
-    if (in_good_order) return;
-    std::fprintf(stderr, "furrow-bench: the cluster has ended: %s\n", why.c_str());
-    std::_Exit(1);
-  };
   auto host = std::unique_ptr<MemberHost>(new MemberHost());
   FURROW_ASSIGN_OR_RETURN(host->member_, client::Member::Start(std::move(options)));
   host->catalog_ = std::make_unique<index::Catalog>();

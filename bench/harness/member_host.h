@@ -27,6 +27,7 @@ class MemberHost final : public Host {
   index::Catalog& catalog() override { return *catalog_; }
   Task<absl::StatusOr<std::vector<const cluster::RegionMapping*>>> Regions(txn::Worker& worker) override;
 
+  absl::Status ended() override { return member_->ended(); }
   bool HasHugePages() override;
 
   // The line that the parent waits for: "ready REPLICAS NODES DURABILITY".

@@ -279,7 +279,7 @@ absl::Status RunBenchmark(const CommonFlags& flags, std::vector<std::string> age
 }
 
 absl::Status Deliver(const CommonFlags& flags, const Report& report, Console& console) {
-  console.Print(report.Table());
+  if (report.measured.measured_ns > 0 || !report.checks.empty()) console.Print(report.Table());
   if (!flags.json.empty()) {
     std::FILE* file = std::fopen(flags.json.c_str(), "w");
     const std::string text = report.Json();

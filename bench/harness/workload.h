@@ -44,6 +44,7 @@ class Terminal {
 struct Progress {
   std::atomic<uint64_t> done{0};
   std::atomic<uint64_t> total{0};
+  std::atomic<bool> stop{false};  // set by the owner: the load is given up
 };
 
 // Where a worker stands among all the workers of the benchmark.

@@ -76,6 +76,7 @@ int RunAgent(const TpccFlags& flags) {
   Agent agent(options, **host, workload, channel);
   if (!channel.Send(*ready).ok()) return 1;
   agent.Run();
+  host->reset();  // what still runs on the workers refers to workload and agent
   return 0;
 }
 
