@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/event_loop.h"
+#include "base/histogram.h"
 #include "base/random.h"
 #include "cluster/cluster_clock.h"
 #include "cluster/region_directory.h"
@@ -173,6 +174,26 @@ Task<absl::Status> Work(txn::Worker& worker, uint64_t transactions, uint32_t obj
   co_return absl::OkStatus();
 }
 
+// One row per transaction, read-only, at a remote primary; each timed by itself.
+Task<absl::Status> ReadOne(txn::Worker& worker, uint64_t transactions, uint32_t bytes,
+                           const std::vector<Address>& remote, Histogram* latency) {
+  Random random(43);
+  txn::RunOptions options;
+  options.transaction.read_only = true;
+  for (uint64_t t = 0; t < transactions; ++t) {
+    Address address = remote[random.Below(remote.size())];
+    const Nanos start = MonotonicClock().Now();
+    txn::CommitResult result = co_await worker.Run(
+        [&](txn::Transaction& tx) -> Task<absl::Status> {
+          co_return (co_await tx.Read(address, bytes)).status();
+        },
+        options);
+    if (!result.committed()) co_return result.status;
+    latency->Record(MonotonicClock().Now() - start);
+  }
+  co_return absl::OkStatus();
+}
+
 int Main(int argc, char** argv) {
   auto arg = [&](int i, uint64_t fallback) {
     return argc > i ? std::strtoull(argv[i], nullptr, 10) : fallback;
@@ -201,6 +222,11 @@ int Main(int argc, char** argv) {
       std::printf("  node %u: committed %lu, applied as backup %lu\n", n->id.value(),
                   n->worker->stats().committed, n->worker->stats().applied);
     }
+    Histogram latency;
+    bench.Wait(ReadOne(*first.worker, transactions, bytes, far, &latency), first);
+    std::printf("read-only, one row at a remote primary: p50 %.2f us, p99 %.2f us\n",
+                1e-3 * static_cast<double>(latency.Percentile(50)),
+                1e-3 * static_cast<double>(latency.Percentile(99)));
     for (auto& n : bench.nodes) n->worker.reset();
   }
   rmdir(directory);
