@@ -69,6 +69,7 @@ absl::StatusOr<std::unique_ptr<MemberHost>> MemberHost::Start(const CommonFlags&
           absl::StrCat("cannot make the directory ", options.directory, ": ", error.message()));
     }
     options.memory_bytes = flags.memory_mb << 20;
+    options.region_bytes = flags.region_mb << 20;
     if (flags.agent_index == 0) {
       options.cluster_directory = flags.dir;
     } else {

@@ -237,6 +237,7 @@ void CommonFlags::AddTo(FlagSet* f) {
   f->AddSwitch("huge-pages", &huge_pages, "ask for huge pages, with --symmetric");
   f->AddNumber("memory", &memory_mb, 0, 16'000'000,
                "MB per storage process of --symmetric; 0: a share of /dev/shm");
+  f->AddNumber("region-size", &region_mb, 2, 2048, "MB per region of --symmetric");
   f->AddSwitch("check", &check, "check replicas and consistency after the load and after the run");
   f->AddSwitch("no-load", &no_load, "use the data that the cluster holds already");
   f->AddText("json", &json, "write the result to this file");

@@ -32,6 +32,7 @@ struct CommonFlags {
   std::string json;
   std::string dir;
   uint64_t memory_mb = 0;  // per storage process; 0: from the host's
+  uint64_t region_mb = 64;
   bool huge_pages = false;
   bool check = false;
   bool no_load = false;
