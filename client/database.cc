@@ -17,6 +17,7 @@ namespace {
 // A catalog is there as soon as the cluster has its storage members; a member that comes earlier waits this
 // long.
 constexpr Nanos kFoundedTimeoutNs = 10 * kSecond;
+constexpr Nanos kReasonTimeoutNs = 2 * kSecond;
 constexpr Nanos kFoundedRetryNs = 20 * kMillisecond;
 
 CommitResult Failed(absl::Status status) {
@@ -59,7 +60,17 @@ class Database::Impl {
     MutexLock lock(&call->mutex);
     while (!call->result.has_value()) call->done.Wait(&call->mutex);
     End(/*blocking=*/true);
-    return *std::move(call->result);
+    T result = *std::move(call->result);
+    if (!result.ok()) return Explain(result.status());
+    return result;
+  }
+
+  // What failed because the cluster has ended says so. A peer's end is felt before its reason is known, which
+  // comes soon.
+  absl::Status Explain(absl::Status status) const {
+    if (absl::IsUnavailable(status)) member_->WaitForEnd(MonotonicClock().Now() + kReasonTimeoutNs);
+    absl::Status ended = member_->ended();
+    return ended.ok() ? status : ended;
   }
 
   absl::Status Begin(bool blocking) {
@@ -120,13 +131,7 @@ absl::Status Database::Close() { return impl_->Close(); }
 Task<CommitResult> Database::RunOn(Worker& worker, Body body, RunOptions options) {
   absl::Status alive = impl_->member_->ended();
   if (!alive.ok()) co_return Failed(alive);
-  CommitResult result = co_await worker.Run(std::move(body), options);
-  // What failed because the cluster has ended says so.
-  if (!result.committed() && result.outcome != Outcome::kUnknown) {
-    alive = impl_->member_->ended();
-    if (!alive.ok()) result.status = alive;
-  }
-  co_return result;
+  co_return co_await worker.Run(std::move(body), options);
 }
 
 CommitResult Database::Run(Body body, RunOptions options) {
@@ -135,7 +140,9 @@ CommitResult Database::Run(Body body, RunOptions options) {
     co_return co_await RunOn(worker, body, options);
   };
   Result result = impl_->Block<Result>(run);
-  return result.ok() ? *std::move(result) : Failed(result.status());
+  if (!result.ok()) return Failed(result.status());
+  if (result->outcome == Outcome::kAborted) result->status = impl_->Explain(result->status);
+  return *std::move(result);
 }
 
 absl::Status Database::Read(Body body, RunOptions options) {

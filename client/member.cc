@@ -451,6 +451,7 @@ EventLoop& Member::loop(size_t worker) { return *impl_->workers_[worker].loop; }
 txn::Worker& Member::worker(size_t worker) { return *impl_->workers_[worker].worker; }
 txn::Node& Member::node() { return *impl_->node_; }
 absl::Status Member::ended() const { return impl_->host_->ended(); }
+bool Member::WaitForEnd(Nanos deadline) const { return impl_->host_->WaitForEnd(deadline); }
 absl::Status Member::Stop() { return impl_->Stop(); }
 
 absl::StatusOr<ClusterAddress> FindCluster(const std::string& cluster, const std::string& secret_file) {

@@ -44,6 +44,8 @@ class Member {
 
   // The reason once the cluster has ended for this member; OK before.
   absl::Status ended() const;
+  // Waits for the end of the cluster; false at the deadline (monotonic clock). Not on a worker.
+  bool WaitForEnd(Nanos deadline) const;
 
   // Idempotent. OK also when the cluster had ended before.
   absl::Status Stop();

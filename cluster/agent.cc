@@ -237,9 +237,13 @@ void Agent::End(ClusterEnd end) {
     if (state_ == State::kEnded || stopped_) return;
     state_ = State::kEnded;
   }
-  lease_.Expire();
   Manager* const manager = this->manager();
-  if (manager == nullptr) return TellHost(end);
+  if (manager == nullptr) {
+    // First the reason, then its effects.
+    TellHost(end);
+    return lease_.Expire();
+  }
+  lease_.Expire();
   manager->Stop();
   manager->Announce(end, [this, end] { TellHost(end); });
 }

@@ -2,14 +2,15 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <algorithm>
+#include <memory>
 #include <utility>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/mutex.h"
+#include "base/thread.h"
 #include "cluster/proto/cluster.grpc.pb.h"
 #include "cluster/proto/cluster.pb.h"
 #include "cluster/secret.h"
@@ -36,21 +37,41 @@ absl::Status FromGrpc(const std::string& address, const grpc::Status& status) {
 
 std::string Bytes(const google::protobuf::MessageLite& message) { return message.SerializeAsString(); }
 
+// One call under way; the tag of its completion.
+struct Flight {
+  virtual ~Flight() = default;
+  std::string address;
+  ControlClient::Done done;
+  grpc::ClientContext context;
+  grpc::Status status;
+};
+
+template <class Request, class Reply>
+struct FlightOf final : Flight {
+  std::unique_ptr<grpc::ClientAsyncResponseReader<Reply>> reader;
+};
+
 }  // namespace
 
+// A completion queue and thread of its own, and not gRPC's callback interface: in gRPC 1.51 the queue behind
+// that is freed under its thread when the last channel of the process goes.
 class ControlClient::Impl {
  public:
-  explicit Impl(std::string secret) : secret_(std::move(secret)) {}
+  explicit Impl(std::string secret) : secret_(std::move(secret)) {
+    thread_ = Thread({.name = "control-client", .realtime_priority = 0, .cpu = {}}, [this] { Run(); });
+  }
+  ~Impl() {
+    Shutdown();
+    queue_.Shutdown();
+    thread_.Join();
+  }
 
-  template <class Request, class Reply, class Invoke>
+  template <class Request, class Reply, class Prepare>
   void Start(const std::string& address, const char* method, const Request& request, Reply* reply,
-             Nanos timeout_ns, Done done, bool wait, Invoke invoke) {
-    struct Flight {
-      grpc::ClientContext context;
-      Request request;
-    };
-    auto flight = std::make_shared<Flight>();
-    flight->request = request;
+             Nanos timeout_ns, Done done, bool wait, Prepare prepare) {
+    auto flight = std::make_unique<FlightOf<Request, Reply>>();
+    flight->address = address;
+    flight->done = std::move(done);
     flight->context.AddMetadata("furrow-proof", Proof(secret_, absl::StrCat(method, "\n", Bytes(request))));
     flight->context.set_deadline(gpr_time_from_nanos(timeout_ns, GPR_TIMESPAN));
     flight->context.set_wait_for_ready(wait);
@@ -59,29 +80,23 @@ class ControlClient::Impl {
       MutexLock lock(&mutex_);
       if (!stopped_) {
         stub = StubOf(address);
-        contexts_[&flight->context] = std::shared_ptr<grpc::ClientContext>(flight, &flight->context);
+        flights_.insert(flight.get());
       }
     }
-    if (stub == nullptr) return done(absl::CancelledError("this member is stopping"));
-    invoke(*stub, &flight->context, &flight->request, reply,
-           [this, flight, address, done = std::move(done)](grpc::Status status) {
-             done(FromGrpc(address, status));
-             MutexLock lock(&mutex_);
-             contexts_.erase(&flight->context);
-             landed_.SignalAll();
-           });
+    if (stub == nullptr) return flight->done(absl::CancelledError("this member is stopping"));
+    auto* raw = flight.release();  // Run() takes it back
+    raw->reader = prepare(*stub, &raw->context, request, &queue_);
+    raw->reader->StartCall();
+    raw->reader->Finish(reply, &raw->status, static_cast<Flight*>(raw));
   }
 
   void Shutdown() {
-    std::vector<std::shared_ptr<grpc::ClientContext>> flying;
-    {
-      MutexLock lock(&mutex_);
-      stopped_ = true;
-      for (const auto& [key, context] : contexts_) flying.push_back(context);
-    }
-    for (const auto& context : flying) context->TryCancel();  // may end the call on this thread
     MutexLock lock(&mutex_);
-    while (!contexts_.empty()) landed_.Wait(&mutex_);
+    stopped_ = true;
+    // A call cannot end while we hold the lock: its flight stays. Cancelling completes nothing on this
+    // thread.
+    for (Flight* flight : flights_) flight->context.TryCancel();
+    while (!flights_.empty()) landed_.Wait(&mutex_);
   }
 
  private:
@@ -93,21 +108,32 @@ class ControlClient::Impl {
       arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 200);
       arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
       arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-      // Each client has connections of its own, which end with it.
-      arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
       stub = pb::Control::NewStub(
           grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
     }
     return stub.get();
   }
 
+  void Run() {
+    void* tag = nullptr;
+    bool ok = false;
+    while (queue_.Next(&tag, &ok)) {
+      std::unique_ptr<Flight> flight(static_cast<Flight*>(tag));
+      flight->done(FromGrpc(flight->address, flight->status));
+      MutexLock lock(&mutex_);
+      flights_.erase(flight.get());
+      landed_.SignalAll();
+    }
+  }
+
   const std::string secret_;
+  grpc::CompletionQueue queue_;
+  Thread thread_;
   Mutex mutex_;
   CondVar landed_;  // a call has ended
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   absl::flat_hash_map<std::string, std::unique_ptr<pb::Control::Stub>> stubs_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<grpc::ClientContext*, std::shared_ptr<grpc::ClientContext>> contexts_
-      ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_set<Flight*> flights_ ABSL_GUARDED_BY(mutex_);
 };
 
 ControlClient::ControlClient(std::string secret) : impl_(std::make_unique<Impl>(std::move(secret))) {}
@@ -116,14 +142,12 @@ ControlClient::~ControlClient() { Shutdown(); }
 
 void ControlClient::Shutdown() { impl_->Shutdown(); }
 
-#define FURROW_DEFINE(name)                                                                            \
-  void ControlClient::Start(const std::string& address, const pb::name##Request& request,              \
-                            pb::name##Reply* reply, Nanos timeout_ns, Done done, bool wait) {          \
-    impl_->Start(address, #name, request, reply, timeout_ns, std::move(done), wait,                    \
-                 [](pb::Control::Stub& stub, grpc::ClientContext* context, const pb::name##Request* q, \
-                    pb::name##Reply* r, std::function<void(grpc::Status)> ended) {                     \
-                   stub.async()->name(context, q, r, std::move(ended));                                \
-                 });                                                                                   \
+#define FURROW_DEFINE(name)                                                                                \
+  void ControlClient::Start(const std::string& address, const pb::name##Request& request,                  \
+                            pb::name##Reply* reply, Nanos timeout_ns, Done done, bool wait) {              \
+    impl_->Start(address, #name, request, reply, timeout_ns, std::move(done), wait,                        \
+                 [](pb::Control::Stub& stub, grpc::ClientContext* context, const pb::name##Request& q,     \
+                    grpc::CompletionQueue* queue) { return stub.PrepareAsync##name(context, q, queue); }); \
   }
 FURROW_CONTROL_METHODS(FURROW_DEFINE)
 #undef FURROW_DEFINE

@@ -22,9 +22,10 @@ class ControlClient {
   explicit ControlClient(std::string secret);
   ~ControlClient();  // as Shutdown()
 
-  // Sends `request`; `done` is called once, on a thread of gRPC, when `*reply` (which outlives the call) is
-  // filled or there is none. Errors are the handler's own, or Unavailable (nobody there) or DeadlineExceeded,
-  // with the address. With `wait` a peer that is not there yet is waited for until the deadline.
+  // Sends `request`; `done` is called once, on the client's own thread, which it must not block, when
+  // `*reply` (which outlives the call) is filled or there is none. Errors are the handler's own, or
+  // Unavailable (nobody there) or DeadlineExceeded, with the address. With `wait` a peer that is not there
+  // yet is waited for until the deadline.
 #define FURROW_DECLARE(name)                                                                       \
   void Start(const std::string& address, const pb::name##Request& request, pb::name##Reply* reply, \
              Nanos timeout_ns, Done done, bool wait = false);

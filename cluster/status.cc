@@ -1,5 +1,7 @@
 #include "cluster/status.h"
 
+#include <algorithm>
+
 #include "base/status_macros.h"
 #include "cluster/agent.h"
 #include "cluster/proto/cluster.pb.h"
@@ -55,6 +57,8 @@ absl::StatusOr<ClusterStatus> FetchStatus(ControlClient& client, const std::stri
       if (m.id() == member.id.value()) Fill(m, &one);
     }
   }
+  std::sort(status.members.begin(), status.members.end(),
+            [](const MemberStatus& a, const MemberStatus& b) { return a.member.id < b.member.id; });
   return status;
 }
 

@@ -1,0 +1,168 @@
+"""Clusters of processes: how they start, serve, change and end."""
+
+import os
+import signal
+import subprocess
+import time
+import unittest
+
+from harness import BANK, FURROW, LOCAL_CLUSTER, PATIENCE, ProcessTest, terminate, wait_until
+
+
+class Life(ProcessTest):
+    def nothing_left(self, place, cluster_id):
+        self.assertEqual(self.own_memory(cluster_id), [])
+        self.assertEqual(os.listdir(place.sockets), [])
+        for name in ("cluster", "secret", "config"):
+            self.assertFalse(os.path.exists(os.path.join(place.root, name)), name)
+        for node in place.nodes.values():
+            self.assertEqual(os.listdir(node.directory), [])
+
+    def test_every_region_is_on_all_three_nodes(self):
+        status = self.cluster().up().status()
+        self.assertEqual(len(status["members"]), 3)
+        self.assertGreaterEqual(len(status["regions"]), 1)
+        for region in status["regions"]:
+            self.assertEqual(sorted(region["replicas"]), [1, 2, 3])
+        for member in status["members"]:
+            self.assertTrue(member["answers"])
+            self.assertEqual(member["clock_width_ns"], 0)
+            self.assertGreater(member["memory_used"], 0)
+
+    def test_one_stopped_node_ends_all_in_good_order(self):
+        place = self.cluster().up()
+        cluster_id = place.cluster_id()
+        terminate(place.nodes[2].process)
+        for node in place.nodes.values():
+            self.assertEqual(node.exit_code(), 0, node.text())
+        self.nothing_left(place, cluster_id)
+
+    def test_killed_node_ends_the_cluster_with_its_name(self):
+        for victim in (3, 1):
+            place = self.cluster().up()
+            place.nodes[victim].process.kill()
+            for number, node in place.nodes.items():
+                if number == victim:
+                    continue
+                self.assertEqual(node.exit_code(), 1)
+                last = node.text().strip().split("\n")[-1]
+                self.assertIn("the cluster has ended: node %d" % victim, last)
+                self.assertIn("is lost", last)
+
+    def test_storage_member_without_regions_leaves_and_the_cluster_stays(self):
+        place = self.cluster().up(nodes=2, founder=("--replicas", "2"))
+        place.start(3).await_ready()
+        self.assertEqual(len(place.status()["members"]), 3)
+        terminate(place.nodes[3].process)
+        self.assertEqual(place.nodes[3].exit_code(), 0, place.nodes[3].text())
+        self.assertEqual([m["id"] for m in place.status()["members"]], [1, 2])
+        # And comes back under its id, as another life of it.
+        place.start(3).await_ready()
+        self.assertEqual(len(place.status()["members"]), 3)
+
+    def test_transfers_from_several_processes_keep_the_total(self):
+        place = self.cluster().up()
+        banks = [place.bank("--seconds", "3") for _ in range(3)]
+        for bank in banks:
+            out, err = bank.communicate(timeout=PATIENCE)
+            self.assertEqual(bank.returncode, 0, out + err)
+            self.assertIn("had the total 50000", out)
+        members = place.status()["members"]
+        self.assertEqual([m["id"] for m in members], [1, 2, 3])  # the compute members have left
+
+    def test_clocks_that_are_off_and_uncertain_keep_the_total(self):
+        place = self.cluster().up(founder=("--clock-uncertainty", "20us"), node2=("--clock-offset", "3ms"),
+                                  node3=("--clock-offset", "-7s"))
+        width = {m["id"]: m["clock_width_ns"] for m in place.status()["members"]}
+        self.assertEqual(width[1], 40000)
+        self.assertGreater(width[2], 0)
+        bank = place.bank("--seconds", "2")
+        out, err = bank.communicate(timeout=PATIENCE)
+        self.assertEqual(bank.returncode, 0, out + err)
+
+    def test_killed_application_ends_the_cluster_with_its_name(self):
+        place = self.cluster().up()
+        bank = place.bank("--seconds", "60")
+        wait_until(lambda: len(place.status()["members"]) == 4, "bank is a member")
+        bank.kill()
+        bank.communicate()
+        for node in place.nodes.values():
+            self.assertEqual(node.exit_code(), 1)
+            self.assertIn("compute member 1001", node.text())
+
+    def test_application_lives_on_when_the_cluster_ends(self):
+        place = self.cluster().up()
+        bank = place.bank("--seconds", "60")
+        wait_until(lambda: len(place.status()["members"]) == 4, "bank is a member")
+        place.nodes[2].process.kill()
+        out, err = bank.communicate(timeout=PATIENCE)
+        self.assertEqual(bank.returncode, 1, out + err)  # its own exit code: it was not aborted
+        self.assertIn("the cluster has ended: node 2", err)
+
+    def test_idle_cluster_uses_next_to_no_cpu(self):
+        place = self.cluster().up()
+        time.sleep(2)  # what starting has left to do
+        before = sum(node.cpu_ticks() for node in place.nodes.values())
+        time.sleep(5)
+        used = sum(node.cpu_ticks() for node in place.nodes.values()) - before
+        share = used / os.sysconf("SC_CLK_TCK") / 5
+        self.assertLess(share, 0.03)
+
+
+class LocalCluster(ProcessTest):
+    def setUp(self):
+        self.place = self.cluster()
+        self.directory = os.path.join(self.place.root, "lc")
+        self.environment = dict(os.environ, XDG_RUNTIME_DIR=self.place.root)
+
+    def call(self, *arguments):
+        command = [LOCAL_CLUSTER, *arguments[:1], "--dir", self.directory, "--bin", FURROW, *arguments[1:]]
+        return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                              timeout=PATIENCE * 2, env=self.environment)
+
+    def up(self):
+        done = self.call("up", "--memory", "256M", "--region-size", "8M")
+        self.addCleanup(self.call, "down")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(os.path.join(self.directory, "id")) as file:
+            self.cluster_id = file.read().strip()
+
+    def test_up_status_down_leaves_nothing(self):
+        self.up()
+        done = self.call("status")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("3 replicas", done.stdout)
+        self.assertEqual(self.call("down").returncode, 0)
+        self.assertFalse(os.path.exists(self.directory))
+        self.assertEqual(self.own_memory(self.cluster_id), [])
+        self.assertEqual(os.listdir(os.path.join(self.place.root, "furrow")), [])
+
+    def test_second_up_is_refused(self):
+        self.up()
+        self.refuse(self.call("up"), "runs in", "already")
+        self.assertEqual(self.call("status").returncode, 0)
+
+    def test_kill_is_a_crash_and_down_tidies_up(self):
+        self.up()
+        self.assertEqual(self.call("kill", "2").returncode, 0)
+        wait_until(lambda: "no node of the cluster" in self.call("status").stderr, "the cluster has ended")
+        self.refuse(self.call("up"), "what is left", "down")
+        self.assertEqual(self.call("down").returncode, 0)
+        self.assertFalse(os.path.exists(self.directory))
+        self.assertEqual(self.own_memory(self.cluster_id), [])
+
+    def test_process_of_another_with_the_same_pid_is_left_alone(self):
+        self.up()
+        self.call("kill", "1")
+        wait_until(lambda: "no node of the cluster" in self.call("status").stderr, "the cluster has ended")
+        bystander = subprocess.Popen(["sleep", "60"])
+        self.addCleanup(bystander.wait)
+        self.addCleanup(bystander.kill)
+        with open(os.path.join(self.directory, "nodes/1/pid"), "w") as file:
+            file.write("%d 1\n" % bystander.pid)
+        self.assertEqual(self.call("down").returncode, 0)
+        self.assertIsNone(bystander.poll())
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,61 @@
+"""The installed package: examples/bank builds against it, by find_package and by pkg-config, and runs."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+from harness import PATIENCE, ProcessTest
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
+BUILD = os.environ.get("FURROW_BUILD", os.path.join(ROOT, "build/release"))
+COMPILER = os.environ.get("FURROW_COMPILER", "clang++-19")
+
+
+class Package(ProcessTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.root = tempfile.mkdtemp(prefix="furrow-package-")
+        cls.prefix = os.path.join(cls.root, "prefix")
+        cls.call("cmake", "--install", BUILD, "--prefix", cls.prefix, "--component", "development")
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.root, ignore_errors=True)
+
+    @classmethod
+    def call(cls, *command, **options):
+        done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=600, **options)
+        if done.returncode != 0:
+            raise AssertionError("%s\n%s%s" % (" ".join(command), done.stdout, done.stderr))
+        return done.stdout
+
+    def run_bank(self, executable):
+        place = self.cluster().up()
+        environment = dict(os.environ, XDG_RUNTIME_DIR=place.root)
+        done = subprocess.run([executable, "--cluster", place.root, "--accounts", "20", "--seconds", "1"],
+                              capture_output=True, text=True, timeout=PATIENCE, env=environment)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("had the total 20000", done.stdout)
+
+    def test_bank_by_find_package(self):
+        build = os.path.join(self.root, "build-bank")
+        self.call("cmake", "-S", os.path.join(ROOT, "examples/bank"), "-B", build, "-G", "Ninja",
+                  "-DCMAKE_CXX_COMPILER=" + COMPILER, "-DCMAKE_PREFIX_PATH=" + self.prefix)
+        self.call("cmake", "--build", build)
+        self.run_bank(os.path.join(build, "bank"))
+
+    def test_bank_by_pkg_config(self):
+        directory = next(path for path, _, files in os.walk(self.prefix) if "furrow.pc" in files)
+        environment = dict(os.environ, PKG_CONFIG_PATH=directory)
+        flags = self.call("pkg-config", "--cflags", "--libs", "furrow", env=environment).split()
+        compile_flags = [flag for flag in flags if not flag.startswith("-l")]
+        libraries = [flag for flag in flags if flag.startswith("-l")]
+        bank = os.path.join(self.root, "bank")
+        self.call(COMPILER, *compile_flags, os.path.join(ROOT, "examples/bank/bank.cc"), "-o", bank, *libraries)
+        self.run_bank(bank)
+
+
+if __name__ == "__main__":
+    unittest.main()
