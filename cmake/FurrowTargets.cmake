@@ -19,19 +19,16 @@ function(furrow_library name)
   furrow_use_pch(furrow_${name} furrow_pch)
 endfunction()
 
-# What the sanitizers run: unit and sim tests; in CI without the SLOW_SANITIZED ones. tests/run builds these
-# targets instead of everything.
-add_custom_target(furrow_sanitized_ci)
+# What the sanitizers run: unit and sim tests.
 add_custom_target(furrow_sanitized)
 
-# furrow_test(NAME SOURCES ... DEPS ... [TIMEOUT s] [LABELS tier] [SLOW_SANITIZED]): one test binary; ctest
-# runs each of its cases by itself. The label is the tier in tests/run: unit (the default), sim or cluster.
-# SLOW_SANITIZED keeps it out of CI's sanitizer runs: its label becomes "tier.slow".
+# furrow_test(NAME SOURCES ... DEPS ... [TIMEOUT s] [LABELS tier]): one test binary; ctest runs each of its cases by
+# itself. The label is the tier in tests/run: unit (the default), sim or cluster.
 function(furrow_test name)
   if(NOT FURROW_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "SLOW_SANITIZED" "TIMEOUT;LABELS" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT;LABELS" "SOURCES;DEPS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
@@ -44,11 +41,6 @@ function(furrow_test name)
   furrow_use_pch(${name} furrow_pch_test)
   if(NOT ARG_LABELS STREQUAL "cluster")
     add_dependencies(furrow_sanitized ${name})
-    if(ARG_SLOW_SANITIZED)
-      string(APPEND ARG_LABELS ".slow")
-    else()
-      add_dependencies(furrow_sanitized_ci ${name})
-    endif()
   endif()
   include(GoogleTest)
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}
