@@ -22,8 +22,8 @@ endfunction()
 # What the sanitizers run: unit and sim tests.
 add_custom_target(furrow_sanitized)
 
-# furrow_test(NAME SOURCES ... DEPS ... [TIMEOUT s] [LABELS tier]): one test binary; ctest runs each of its cases by
-# itself. The label is the tier in tests/run: unit (the default), sim or cluster.
+# furrow_test(NAME SOURCES ... DEPS ... [TIMEOUT s] [LABELS tier]): one test binary; ctest runs each of its
+# cases by itself. The label is the tier in tests/run: unit (the default), sim or cluster.
 function(furrow_test name)
   if(NOT FURROW_BUILD_TESTS)
     return()
