@@ -46,7 +46,7 @@ SEAMS = [
 ]
 
 MAX_LINES = 500
-MAX_COLUMNS = 110
+MAX_COLUMNS = 110  # of C++; scripts and build files, which nothing reflows, may have 10 more
 
 
 def code_of(text):
@@ -170,9 +170,10 @@ def line_length(path, text):
     if not code and not is_script(path, text):
         return []
     problems = []
+    limit = MAX_COLUMNS if is_cpp(path) else MAX_COLUMNS + 10
     for number, line in enumerate(text.split("\n"), 1):
-        if len(line) > MAX_COLUMNS and "#include" not in line and "http" not in line:
-            problems.append((number, f"{len(line)} columns; the limit is {MAX_COLUMNS}"))
+        if len(line) > limit and "#include" not in line and "http" not in line:
+            problems.append((number, f"{len(line)} columns; the limit is {limit}"))
     return problems
 
 
