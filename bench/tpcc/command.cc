@@ -133,7 +133,7 @@ int RunParent(TpccFlags& flags, std::span<const std::string_view> arguments) {
   report.workload = "tpcc";
   report.mode = common.symmetric ? "symmetric" : "cluster";
   report.workers = common.workers;
-  report.terminals = common.terminals;
+  report.terminals = common.terminals != 0 ? common.terminals : kTerminalsPerWorker;
   report.rate = common.rate;
   report.headline_type = "new_order";
   report.headline_name = "new_orders_per_second";

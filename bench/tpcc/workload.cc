@@ -11,9 +11,6 @@
 namespace furrow::bench::tpcc {
 namespace {
 
-// Transactions in flight per worker, unless the user says otherwise. More hide more of the waits for other
-// nodes, and conflict more.
-constexpr size_t kTerminalsPerWorker = 8;
 // Loads of one worker that run at the same time.
 constexpr size_t kLoadsInFlight = 3;
 

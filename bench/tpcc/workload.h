@@ -13,6 +13,10 @@
 
 namespace furrow::bench::tpcc {
 
+// Transactions in flight per worker, unless the user says otherwise. More hide more of the waits for other
+// nodes, and conflict more.
+inline constexpr size_t kTerminalsPerWorker = 8;
+
 class TpccWorkload final : public Workload {
  public:
   // `seed` is the same in all processes of a benchmark. `co_located`: terminals stand only in warehouses
