@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
@@ -175,6 +176,19 @@ std::string ClockDomain() {
   ssize_t n = readlink("/proc/self/ns/time", space, sizeof(space));
   if (!boot.ok() || n <= 0) return "";
   return absl::StrCat(absl::StripSuffix(*boot, "\n"), " ", absl::string_view(space, static_cast<size_t>(n)));
+}
+
+uint64_t HugePageBytes() {
+  absl::StatusOr<std::string> rollup = ReadSmallFile("/proc/self/smaps_rollup");
+  if (!rollup.ok()) return 0;
+  for (absl::string_view line : absl::StrSplit(*rollup, '\n')) {
+    uint64_t kilobytes = 0;
+    if (absl::ConsumePrefix(&line, "ShmemPmdMapped:") && absl::ConsumeSuffix(&line, "kB") &&
+        absl::SimpleAtoi(line, &kilobytes)) {
+      return kilobytes << 10;
+    }
+  }
+  return 0;
 }
 
 std::string FormatBytes(uint64_t bytes) {

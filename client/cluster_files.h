@@ -69,6 +69,8 @@ std::string DefaultSocketDirectory();
 absl::StatusOr<uint64_t> FreeBytes(const std::string& path);
 // Boot id and time namespace: equal for processes that share CLOCK_MONOTONIC. Empty if unknown.
 std::string ClockDomain();
+// Bytes of this process's memory files that the kernel maps with huge pages now; 0 if it does not say.
+uint64_t HugePageBytes();
 // "64 MB", "1.5 GB": for people.
 std::string FormatBytes(uint64_t bytes);
 

@@ -34,6 +34,7 @@ namespace {
 constexpr uint64_t kBudgetReserve = uint64_t{4} << 20;
 constexpr Nanos kDrainTimeoutNs = 5 * kSecond;
 constexpr Nanos kEndTimeoutNs = 10 * kSecond;
+constexpr size_t kPageBytes = 4096;
 constexpr size_t kMaxSocketPath = 107;  // sun_path without its 0
 constexpr uint32_t kExpectedPeers = 4;  // whose rings the estimate of memory allows for
 
@@ -332,10 +333,15 @@ absl::Status Member::Impl::MakeWorkers() {
   o.region_bytes = region_bytes_;
   o.mesh = MeshOptions();
   o.mesh.make_memory = [this](const std::string& name, size_t bytes) -> absl::StatusOr<MemoryFile> {
+    bytes = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;  // what the file takes
     FURROW_RETURN_IF_ERROR(budget_->Charge("rings", bytes));
     absl::StatusOr<MemoryFile> memory = NewMemory(name, bytes);
     if (!memory.ok()) budget_->Release("rings", bytes);
     return memory;
+  };
+  o.mesh.free_memory = [this](MemoryFile memory) {
+    budget_->Release("rings", memory.size());
+    unlink(memory.path().c_str());
   };
   node_ = std::make_unique<txn::Node>(
       std::move(o), MonotonicClock(), *fabric_,

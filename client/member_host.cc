@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "client/cluster_files.h"
 #include "rdma/ring/mesh.h"
 
 namespace furrow::client {
@@ -173,7 +174,13 @@ absl::Status MemberHostImpl::OnNewConfiguration(std::shared_ptr<const cluster::C
   txn::Node* node;
   FURROW_RETURN_IF_ERROR(Use(&node, nullptr));
   absl::Cleanup unuse = [this] { Unuse(); };
+  std::shared_ptr<const cluster::ClusterView> before = node->view();
   node->SetView(view);
+  if (before != nullptr) {
+    for (const cluster::Member& m : before->members()) {
+      if (!view->Contains(m.id)) node->allocator.RevokeLeases(m.id);
+    }
+  }
   if (joining) return absl::OkStatus();
   absl::Status connected = ConnectAll(*view);
   if (connected.ok()) return connected;
@@ -194,6 +201,7 @@ cluster::MemberReport MemberHostImpl::Report() {
   txn::Node* node;
   if (!Use(&node, nullptr).ok()) return report;
   absl::Cleanup unuse = [this] { Unuse(); };
+  report.huge_page_bytes = HugePageBytes();
   report.memory_limit = node->budget.limit();
   report.memory_used = node->budget.used();
   for (const auto& [kind, bytes] : node->budget.UseByKind()) report.memory_by_kind[kind] = bytes;

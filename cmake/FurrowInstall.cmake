@@ -1,5 +1,5 @@
-# cmake --install: libraries and headers with find_package(Furrow) and pkg-config (component "development"), the
-# executables (component "runtime").
+# cmake --install: libraries and headers with find_package(Furrow) and pkg-config (component "development"),
+# the executables (component "runtime").
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -33,7 +33,8 @@ install(FILES ${CMAKE_BINARY_DIR}/FurrowConfig.cmake ${CMAKE_BINARY_DIR}/FurrowC
 # It finds the prefix from where it lies.
 file(RELATIVE_PATH furrow_pc_to_prefix /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 configure_file(${CMAKE_SOURCE_DIR}/cmake/furrow.pc.in ${CMAKE_BINARY_DIR}/furrow.pc @ONLY)
-install(FILES ${CMAKE_BINARY_DIR}/furrow.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
+install(FILES ${CMAKE_BINARY_DIR}/furrow.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
+  COMPONENT development)
 
 install(TARGETS furrow RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
 if(TARGET furrow-bench)

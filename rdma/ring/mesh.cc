@@ -184,6 +184,24 @@ void RingMesh::Close(InboundRing* ring) {
   ring->heads.reset();
   handler_.OnRingClosed(*ring);
   ring->closed = true;
+  // A peer that has left in good order has no record here any more. One that died may have: recovery will ask
+  // for them.
+  if (ring->reader->held() == 0) FreeMemory(*ring);
+}
+
+void RingMesh::FreeMemory(InboundRing& ring) {
+  auto free = [&](OwnRing& own) {
+    if (&own.inbound != &ring) return;
+    ring.reader->Detach();
+    own.registration.reset();
+    MemoryFile memory = std::move(own.memory);
+    if (options_.free_memory) options_.free_memory(std::move(memory));
+  };
+  for (const auto& accepted : accepted_) {
+    free(accepted->log);
+    free(accepted->messages);
+  }
+  for (const auto& peer : peers_) free(peer->replies);
 }
 
 void RingMesh::OnDisconnected(Connection& connection) {

@@ -43,6 +43,9 @@ struct MeshOptions {
   uint32_t max_message = 32 << 10;
   // Makes the memory of rings: a file in the node's memory directory, or anonymous. Thread-safe.
   std::function<absl::StatusOr<MemoryFile>(const std::string& name, size_t bytes)> make_memory;
+  // Gets the memory of a ring back whose peer is gone and all of whose records were released. Null: it is
+  // just dropped. Thread-safe.
+  std::function<void(MemoryFile memory)> free_memory;
   // Room for record bodies under construction, per mesh; see RingMesh::StageRecord.
   uint32_t staging_bytes = 8 << 20;
   ConnectionLimits limits;
@@ -159,6 +162,7 @@ class RingMesh final : public QueueEvents, public Poller {
   // Delivers records of one ring, at most `limit`; true if there may be more.
   bool Deliver(InboundRing& ring, int limit, bool* any);
   void Close(InboundRing* ring);
+  void FreeMemory(InboundRing& ring);
   void OnNotified(Connection& connection, uint8_t channel) override;
   void OnReceived(Connection& connection, uint64_t id, uint32_t bytes) override;
   void OnConnected(Connection& connection) override;

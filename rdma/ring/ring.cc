@@ -150,6 +150,7 @@ RingReader::RingReader(std::span<std::byte> ring_memory, uint64_t nonce)
 }
 
 std::optional<RingRecord> RingReader::Next() {
+  if (memory_.empty()) return std::nullopt;  // detached
   for (;;) {
     // A ring whose every byte is held has nothing new, whatever its oldest record looks like.
     if (next_ - head_ >= capacity_) return std::nullopt;
@@ -180,7 +181,7 @@ std::optional<RingRecord> RingReader::Next() {
 void RingReader::Release(uint64_t position) {
   FURROW_CHECK(position >= head_ && position <= next_);
   head_ = position;
-  StoreWord(memory_.data(), position);
+  if (!memory_.empty()) StoreWord(memory_.data(), position);
 }
 
 void HeadReturner::Return(uint64_t released, bool force) {

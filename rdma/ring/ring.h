@@ -127,6 +127,8 @@ class RingReader {
   std::optional<RingRecord> Next();
   // Everything before `position` may be overwritten: stores the head in the ring's memory (release order).
   void Release(uint64_t position);
+  // The ring's memory goes away: nothing is read or released there any more.
+  void Detach() { memory_ = {}; }
   uint64_t released() const { return head_; }
   uint64_t read_position() const { return next_; }
   uint32_t capacity() const { return capacity_; }

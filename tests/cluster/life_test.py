@@ -51,11 +51,14 @@ class Life(ProcessTest):
 
     def test_storage_member_without_regions_leaves_and_the_cluster_stays(self):
         place = self.cluster().up(nodes=2, founder=("--replicas", "2"))
+        rings = [m["memory_by_kind"]["rings"] for m in place.status()["members"]]
         place.start(3).await_ready()
         self.assertEqual(len(place.status()["members"]), 3)
         terminate(place.nodes[3].process)
         self.assertEqual(place.nodes[3].exit_code(), 0, place.nodes[3].text())
-        self.assertEqual([m["id"] for m in place.status()["members"]], [1, 2])
+        members = place.status()["members"]
+        self.assertEqual([m["id"] for m in members], [1, 2])
+        self.assertEqual([m["memory_by_kind"]["rings"] for m in members], rings)  # its rings are free again
         # And comes back under its id, as another life of it.
         place.start(3).await_ready()
         self.assertEqual(len(place.status()["members"]), 3)

@@ -26,7 +26,8 @@ class Package(ProcessTest):
 
     @classmethod
     def call(cls, *command, **options):
-        done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=600, **options)
+        done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=600,
+                              **options)
         if done.returncode != 0:
             raise AssertionError("%s\n%s%s" % (" ".join(command), done.stdout, done.stderr))
         return done.stdout
@@ -53,7 +54,8 @@ class Package(ProcessTest):
         compile_flags = [flag for flag in flags if not flag.startswith("-l")]
         libraries = [flag for flag in flags if flag.startswith("-l")]
         bank = os.path.join(self.root, "bank")
-        self.call(COMPILER, *compile_flags, os.path.join(ROOT, "examples/bank/bank.cc"), "-o", bank, *libraries)
+        source = os.path.join(ROOT, "examples/bank/bank.cc")
+        self.call(COMPILER, *compile_flags, source, "-o", bank, *libraries)
         self.run_bank(bank)
 
 
