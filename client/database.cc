@@ -14,9 +14,7 @@
 namespace furrow {
 namespace {
 
-// A catalog is there as soon as the cluster has its storage members; a member that comes earlier waits this
 // long.
-constexpr Nanos kFoundedTimeoutNs = 10 * kSecond;
 constexpr Nanos kReasonTimeoutNs = 2 * kSecond;
 constexpr Nanos kFoundedRetryNs = 20 * kMillisecond;
 
@@ -153,7 +151,7 @@ absl::Status Database::Read(Body body, RunOptions options) {
 absl::StatusOr<TablePointer> Database::OpenTable(std::string name) {
   using Result = absl::StatusOr<TablePointer>;
   auto open = [this, &name](Worker& worker) -> Task<Result> {
-    const Nanos deadline = worker.loop().Now() + kFoundedTimeoutNs;
+    const Nanos deadline = worker.loop().Now() + impl_->options_.join_timeout_ns;
     while (true) {
       Result table = co_await impl_->catalog_.Open(worker, name);
       if (!absl::IsUnavailable(table.status()) || worker.loop().Now() >= deadline || !health().ok())
@@ -167,7 +165,7 @@ absl::StatusOr<TablePointer> Database::OpenTable(std::string name) {
 absl::StatusOr<TablePointer> Database::CreateTable(TableSpec spec) {
   using Result = absl::StatusOr<TablePointer>;
   auto create = [this, &spec](Worker& worker) -> Task<Result> {
-    const Nanos deadline = worker.loop().Now() + kFoundedTimeoutNs;
+    const Nanos deadline = worker.loop().Now() + impl_->options_.join_timeout_ns;
     while (true) {
       Result table = co_await impl_->catalog_.CreateTable(worker, spec);
       if (!absl::IsUnavailable(table.status()) || worker.loop().Now() >= deadline || !health().ok())

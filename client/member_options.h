@@ -29,7 +29,7 @@ struct MemberOptions {
   std::string cluster_directory;
   // The file with the cluster's secret. Empty: "secret" in the cluster's directory.
   std::string secret_file;
-  // How long to wait for a cluster that is not there yet.
+  // How long to wait for a cluster that is not there yet, or has not all its storage members.
   Nanos join_timeout_ns = 10 * kSecond;
 
   // Control plane: host:port of this host; port 0: any free one.
