@@ -133,7 +133,9 @@ int RunParent(TpccFlags& flags, std::span<const std::string_view> arguments) {
   report.workload = "tpcc";
   report.mode = common.symmetric ? "symmetric" : "cluster";
   report.workers = common.workers;
-  report.terminals = common.terminals != 0 ? common.terminals : kTerminalsPerWorker;
+  const uint64_t workers = common.processes() * common.workers;
+  report.terminals =
+      common.terminals != 0 ? common.terminals : TerminalsOf((flags.warehouses + workers - 1) / workers);
   report.rate = common.rate;
   report.headline_type = "new_order";
   report.headline_name = "new_orders_per_second";

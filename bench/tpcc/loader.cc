@@ -60,7 +60,8 @@ Task<absl::Status> InSteps(const Loading& loading, uint32_t d, uint32_t count, u
     if (!result.committed()) co_return result.status;
     loading.progress->done.fetch_add(rows, std::memory_order_relaxed);
     co_await loading.worker.loop().Yield();
-    if (loading.progress->stop.load(std::memory_order_relaxed)) co_return absl::CancelledError("the load was given up");
+    if (loading.progress->stop.load(std::memory_order_relaxed))
+      co_return absl::CancelledError("the load was given up");
   }
   co_return absl::OkStatus();
 }

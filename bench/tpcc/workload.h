@@ -2,6 +2,8 @@
 #ifndef FURROW_BENCH_TPCC_WORKLOAD_H_
 #define FURROW_BENCH_TPCC_WORKLOAD_H_
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -13,9 +15,10 @@
 
 namespace furrow::bench::tpcc {
 
-// Transactions in flight per worker, unless the user says otherwise. More hide more of the waits for other
-// nodes, and conflict more.
-inline constexpr size_t kTerminalsPerWorker = 8;
+// Transactions in flight on a worker, unless the user says otherwise: one per warehouse that it serves, since
+// two in the same warehouse conflict often, and at least two, so that one runs while the other waits for a
+// node.
+constexpr size_t TerminalsOf(size_t warehouses) { return std::clamp<size_t>(warehouses, 2, 8); }
 
 class TpccWorkload final : public Workload {
  public:
