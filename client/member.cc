@@ -284,7 +284,7 @@ rdma::MeshOptions Member::Impl::MeshOptions() const {
   mesh.reply_ring_bytes = options_.message_ring_bytes;
   mesh.max_log_record = std::min(mesh.max_log_record, options_.log_ring_bytes / 4);
   mesh.max_message = std::min(mesh.max_message, options_.message_ring_bytes / 4);
-  mesh.staging_bytes = std::max(options_.log_ring_bytes, mesh.max_log_record * 2);
+  mesh.staging_bytes = std::max(options_.log_ring_bytes, mesh.max_log_record * 4);
   return mesh;
 }
 

@@ -71,10 +71,19 @@ Task<absl::Status> Coordinator::FetchLeases(RegionId locality, storage::SizeClas
     }
     for (uint32_t i = 0; i < header.count; ++i) {
       LeasedSlot slot;
-      if (!ReadAt(answer, sizeof header + i * sizeof slot, &slot)) break;
+      if (i >= count || !ReadAt(answer, sizeof header + i * sizeof slot, &slot) ||
+          slot.slot_bytes != storage::SlotBytes(size_class)) {
+        co_return absl::InternalError(
+            absl::StrCat("node ", primary.value(), " leased slots that nobody asked for"));
+      }
       slots.push_back(
           {Address::FromBits(slot.address), storage::ObjectWord::FromBits(slot.expected), slot.slot_bytes});
     }
+  }
+  if (slots.empty()) {
+    co_return absl::ResourceExhaustedError(absl::StrCat("node ", primary.value(),
+                                                        " leased no slots near region ", locality.value(),
+                                                        "; it may be out of memory"));
   }
   for (auto it = slots.rbegin(); it != slots.rend(); ++it) {
     if (node_.directory.Find(it->address.region()) == nullptr) {

@@ -1,6 +1,7 @@
 // The commit (FaRMv2 section 4.2 over SOSP'15 section 4), step by step. See coordinator.h for the phases.
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
@@ -58,6 +59,7 @@ class CommitRun {
   uint64_t LogRoom(const Party& party) const;
   Task<absl::Status> Reserve();
   bool TryReserve();
+  bool StageBodies();
   absl::StatusOr<Body*> Build(uint64_t groups);
   LogHeader Header(LogType type, Timestamp w) const;
   absl::Status AppendBody(Party& party, LogType type, uint64_t groups, Timestamp w, uint64_t done_id,
@@ -67,6 +69,7 @@ class CommitRun {
   const Access* ChangedLocally() const;
   absl::Status SendLock(Party& party);
   Task<absl::Status> Lock();
+  // Max: the clock did not get there before the deadline.
   Task<Timestamp> WriteTimestamp();
   bool ValidateLocal(const Access& access);
   Task<bool> Validate();
@@ -216,7 +219,12 @@ Task<absl::Status> CommitRun::Reserve() {
                        ". Write less in one transaction, or raise log_ring_bytes and max_log_record"));
     }
   }
-  for (int tries = 0; !TryReserve(); ++tries) {
+  for (int tries = 0; !TryReserve() || !StageBodies(); ++tries) {
+    for (const Party& party : parties_) {
+      if (party.state->link->gone) {
+        co_return absl::UnavailableError(absl::StrCat("member ", party.node.value(), " is gone"));
+      }
+    }
     if (worker_.loop().Now() > tx_.deadline_) {
       co_return absl::DeadlineExceededError(
           "no room in the log rings before the transaction's deadline; a member is "
@@ -230,6 +238,26 @@ Task<absl::Status> CommitRun::Reserve() {
     }
   }
   co_return absl::OkStatus();
+}
+
+// All bodies are staged before LOCK: what holds locks waits for no memory. False: not now; nothing is
+// reserved any more.
+bool CommitRun::StageBodies() {
+  bool ok = true;
+  for (const Party& party : parties_) {
+    ok = ok && (party.primary_of == 0 || Build(party.primary_of).ok());
+    ok = ok && (party.backup_of == 0 || Build(party.backup_of).ok());
+  }
+  if (ok) return true;
+  for (Body& body : bodies_) worker_.mesh().ReleaseStaged(body.bytes);
+  bodies_.clear();
+  for (Party& party : parties_) {
+    party.state->link->log->Unreserve(party.reserved + kTruncateRoom);
+    party.reserved = 0;
+    if (party.reply_reserved) party.state->link->reply_room += kLockReplyRoom;
+    party.reply_reserved = false;
+  }
+  return false;
 }
 
 void CommitRun::DropReservations() {
@@ -331,10 +359,12 @@ const Access* CommitRun::ChangedLocally() const {
 
 absl::Status CommitRun::SendLock(Party& party) {
   ++op_->replies_pending;
+  op_->owing.push_back(party.node);
   absl::Status sent =
       AppendBody(party, LogType::kLock, party.primary_of, Timestamp(), 0, rdma::WorkRequest::Notify::kWake);
   if (!sent.ok()) {
     --op_->replies_pending;
+    op_->owing.pop_back();
     return sent;
   }
   party.lock_sent = true;
@@ -359,8 +389,15 @@ Task<absl::Status> CommitRun::Lock() {
   }
   for (Party& party : parties_) {
     if (party.primary_of == 0 || party.self()) continue;
-    FURROW_CO_RETURN_IF_ERROR(SendLock(party));
+    while (!SendLock(party).ok()) {  // the request queue is full: completions will make room
+      op_->lost = op_->lost || party.state->link->gone;
+      op_->timed_out = worker_.loop().Now() > tx_.deadline_;
+      if (op_->lost || op_->timed_out) break;
+      co_await worker_.loop().Yield();
+    }
+    if (op_->lost || op_->timed_out) break;
   }
+  if (op_->refused || op_->lost || op_->timed_out) co_return absl::OkStatus();
   if (op_->replies_pending > 0) co_await coordinator_.WaitForReplies(*op_, tx_.deadline_);
   if (op_->refused || op_->lost || op_->timed_out) co_return absl::OkStatus();
   for (Party& party : parties_) {
@@ -387,13 +424,18 @@ Task<void> CommitRun::AbortLocked() {
 
 Task<Timestamp> CommitRun::WriteTimestamp() {
   cluster::ClockInterval now;
-  while (!node_.timestamps.Now(&now)) co_await worker_.loop().SleepFor(100 * kMicrosecond);
+  while (!node_.timestamps.Now(&now)) {
+    if (worker_.loop().Now() > tx_.deadline_) co_return Timestamp::Max();
+    co_await worker_.loop().SleepFor(100 * kMicrosecond);
+  }
   Timestamp w = now.upper.Next();
   // Strictly greater than every version that the transaction read or replaces.
   for (uint32_t i = 0; i < tx_.accesses_.size(); ++i) {
     w = std::max(w, tx_.accesses_.at(i).observed.timestamp().Next());
   }
-  if (!Mutated(Mutation::kSkipWriteWait)) co_await coordinator_.WaitUntilPassed(w);
+  if (!Mutated(Mutation::kSkipWriteWait) && !co_await coordinator_.WaitUntilPassed(w, tx_.deadline_)) {
+    co_return Timestamp::Max();
+  }
   co_return w;
 }
 
@@ -450,22 +492,31 @@ Task<bool> CommitRun::ValidateRemote(NodeId node, std::vector<Access*> accesses)
   constexpr size_t kBatch = 32;
   for (size_t first = 0; first < accesses.size(); first += kBatch) {
     size_t n = std::min(kBatch, accesses.size() - first);
-    ScratchBuffer words(coordinator_.scratch_, 8 * n);
+    std::optional<ScratchBuffer> buffer;
+    buffer.emplace(coordinator_.scratch_, 8 * n);
+    while (buffer->empty() && worker_.loop().Now() <= tx_.deadline_) {
+      co_await worker_.loop().Yield();
+      buffer.emplace(coordinator_.scratch_, 8 * n);
+    }
+    if (buffer->empty()) {
+      op_->timed_out = true;
+      co_return false;
+    }
+    const ScratchBuffer& words = *buffer;
     rdma::OperationGroup group(worker_.loop());
     rdma::WorkRequest requests[kBatch];
     for (size_t i = 0; i < n; ++i) {
       Address address = accesses[first + i]->address;
       const cluster::RegionMapping* mapping = node_.directory.Find(address.region());
-      requests[i] =
-          rdma::WorkRequest{.opcode = rdma::Opcode::kRead,
-                            .signaled = i + 1 == n,
-                            .id = i + 1 == n ? group.id() : 0,
-                            .local = words.empty() ? std::span<std::byte>() : words.bytes().subspan(8 * i, 8),
-                            .remote = mapping->primary().memory.Plus(address.offset())};
+      requests[i] = rdma::WorkRequest{.opcode = rdma::Opcode::kRead,
+                                      .signaled = i + 1 == n,
+                                      .id = i + 1 == n ? group.id() : 0,
+                                      .local = words.bytes().subspan(8 * i, 8),
+                                      .remote = mapping->primary().memory.Plus(address.offset())};
     }
     group.Add();
-    while (words.empty() || !connection.Post(std::span(requests, n)).ok()) {
-      if (words.empty() || worker_.loop().Now() > tx_.deadline_) {
+    while (!connection.Post(std::span(requests, n)).ok()) {
+      if (worker_.loop().Now() > tx_.deadline_) {
         op_->timed_out = true;
         co_return false;
       }
@@ -473,6 +524,7 @@ Task<bool> CommitRun::ValidateRemote(NodeId node, std::vector<Access*> accesses)
     }
     if (connection.completes_at_once()) worker_.mesh().PollCompletions();
     if (co_await group.Wait() != rdma::CompletionStatus::kOk) {
+      coordinator_.OnLinkLost(*state->link);
       op_->lost = true;
       co_return false;
     }
@@ -486,21 +538,27 @@ Task<bool> CommitRun::ValidateRemote(NodeId node, std::vector<Access*> accesses)
 }
 
 Task<bool> CommitRun::ValidateByMessage(NodeId node, const std::vector<Access*>& accesses) {
-  std::vector<ValidateEntry> entries;
-  for (const Access* access : accesses) entries.push_back({access->address.bits(), access->observed.bits()});
-  absl::StatusOr<std::vector<std::byte>> answer =
-      co_await coordinator_.Call(node, MessageType::kValidate, static_cast<uint32_t>(entries.size()),
-                                 std::as_bytes(std::span(entries)), sizeof(ValidateEntry));
-  MessageHeader header;
-  if (!answer.ok() || !ReadAt(*answer, 0, &header)) {
-    op_->lost = true;
+  constexpr size_t kChunk = 1024;  // of 16 bytes: half a message of the largest size
+  for (size_t first = 0; first < accesses.size(); first += kChunk) {
+    std::vector<ValidateEntry> entries;
+    for (size_t i = first; i < std::min(accesses.size(), first + kChunk); ++i) {
+      entries.push_back({accesses[i]->address.bits(), accesses[i]->observed.bits()});
+    }
+    absl::StatusOr<std::vector<std::byte>> answer =
+        co_await coordinator_.Call(node, MessageType::kValidate, static_cast<uint32_t>(entries.size()),
+                                   std::as_bytes(std::span(entries)), sizeof(ValidateEntry));
+    MessageHeader header;
+    if (!answer.ok() || !ReadAt(*answer, 0, &header)) {
+      (absl::IsDeadlineExceeded(answer.status()) ? op_->timed_out : op_->lost) = true;
+      co_return false;
+    }
+    if (header.code == AnswerCode::kOk) continue;
+    ValidateEntry entry{};
+    ReadAt(*answer, sizeof header, &entry);
+    op_->conflict = {.reason = AbortReason::kValidateConflict, .address = Address::FromBits(entry.address)};
     co_return false;
   }
-  if (header.code == AnswerCode::kOk) co_return true;
-  ValidateEntry entry{};
-  ReadAt(*answer, sizeof header, &entry);
-  op_->conflict = {.reason = AbortReason::kValidateConflict, .address = Address::FromBits(entry.address)};
-  co_return false;
+  co_return true;
 }
 
 // --- COMMIT-BACKUP, COMMIT-PRIMARY ---
@@ -623,7 +681,8 @@ Task<CommitResult> CommitRun::Run() {
     co_return Aborted(conflict);
   }
   Timestamp w = co_await WriteTimestamp();
-  if (!co_await Validate()) {
+  if (w == Timestamp::Max()) op_->timed_out = true;
+  if (op_->timed_out || !co_await Validate()) {
     co_await AbortLocked();
     Conflict conflict = op_->conflict;
     if (op_->timed_out) conflict = {.reason = AbortReason::kDeadline};
@@ -682,6 +741,14 @@ Task<CommitResult> Coordinator::Commit(Transaction& tx) {
   }
   CommitRun run(*this, tx);
   CommitResult result = co_await run.Run();
+  if (result.outcome != Outcome::kAborted) {
+    // Slots that were taken and freed by the same transaction went through no LOCK: they are leased as
+    // before.
+    for (uint32_t i = 0; i < tx.accesses_.size(); ++i) {
+      const Access& access = tx.accesses_.at(i);
+      if (access.allocates && access.frees) GiveLease({access.address, access.observed, access.slot_bytes});
+    }
+  }
   if (result.committed()) {
     tx.ended_ = true;
     End(tx);

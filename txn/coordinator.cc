@@ -30,12 +30,13 @@ absl::Status Coordinator::Start() {
 
 // --- timestamps ---
 
-Task<void> Coordinator::WaitUntilPassed(Timestamp t) {
+Task<bool> Coordinator::WaitUntilPassed(Timestamp t, Nanos deadline) {
   cluster::ClockInterval now{};
   while (true) {
     for (int i = 0; i < kClockReadings; ++i) {
-      if (node_.timestamps.Now(&now) && now.lower >= t) co_return;
+      if (node_.timestamps.Now(&now) && now.lower >= t) co_return true;
     }
+    if (worker_.loop().Now() > deadline) co_return false;
     Nanos gap = t > now.lower ? static_cast<Nanos>(t.value() - now.lower.value()) : 1;
     co_await worker_.loop().SleepFor(std::min<Nanos>(gap, 10 * kMillisecond));
   }
@@ -58,9 +59,13 @@ Task<absl::Status> Coordinator::Begin(Transaction& tx) {
   tx.open_id_ = next_open_++;
   open_.emplace_back(tx.open_id_, std::max(now.lower, node_.safe_point.oldest_allowed()));
   if (open_.size() == 1) PublishOldest();
-  while (!node_.timestamps.Now(&now)) co_await worker_.loop().SleepFor(100 * kMicrosecond);
+  if (!node_.timestamps.Now(&now)) co_return absl::UnavailableError("the cluster's clock has stopped");
   tx.read_ts_ = now.upper;
-  if (now.lower < tx.read_ts_ && !Mutated(Mutation::kSkipReadWait)) co_await WaitUntilPassed(tx.read_ts_);
+  if (now.lower < tx.read_ts_ && !Mutated(Mutation::kSkipReadWait) &&
+      !co_await WaitUntilPassed(tx.read_ts_, tx.deadline_)) {
+    co_return absl::DeadlineExceededError(
+        "the cluster's clock did not reach the read timestamp before the deadline");
+  }
   co_return absl::OkStatus();
 }
 
@@ -108,11 +113,14 @@ void Coordinator::Wake(CommitOp& op) {
 }
 
 void Coordinator::OnLockReply(NodeId from, uint64_t local, AnswerCode code, const LockReply& reply) {
+  CommitOp* op = FindOp(local);
+  if (op == nullptr) return;  // a peer's mistake, as an answer of one who was not asked
+  auto owes = std::find(op->owing.begin(), op->owing.end(), from);
+  if (owes == op->owing.end()) return;
   if (from != node_.options.id) {
     if (LinkState* state = LinkTo(from); state != nullptr) state->link->reply_room += kLockReplyRoom;
   }
-  CommitOp* op = FindOp(local);
-  if (op == nullptr || op->replies_pending == 0) return;  // a peer's mistake
+  op->owing.erase(owes);
   --op->replies_pending;
   if (code != AnswerCode::kOk && !op->refused) {
     op->refused = true;

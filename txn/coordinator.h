@@ -23,7 +23,7 @@
 #include "rdma/operation.h"
 #include "txn/lease_cache.h"
 #include "txn/records.h"
-#include "txn/scratch_pool.h"
+#include "txn/scratch_buffer.h"
 #include "txn/worker.h"
 
 namespace furrow::txn {
@@ -51,8 +51,9 @@ struct CommitOp : rdma::Operation {
 
   Coordinator& coordinator;
   uint64_t local = 0;
-  uint32_t replies_pending = 0;    // LOCK-REPLYs
-  uint32_t primaries_pending = 0;  // COMMIT-PRIMARY acknowledgements
+  absl::InlinedVector<NodeId, 4> owing;  // nodes whose LOCK-REPLY is not here
+  uint32_t replies_pending = 0;          // LOCK-REPLYs
+  uint32_t primaries_pending = 0;        // COMMIT-PRIMARY acknowledgements
   bool primary_acknowledged = false;
   bool refused = false;  // some primary refused the LOCK
   bool lost = false;     // a participant is gone
@@ -105,7 +106,7 @@ class Coordinator {
   absl::Status Send(NodeId node, MessageType type, uint32_t count, std::span<const std::byte> body);
   // An answer that came back on a reply ring.
   void OnAnswer(rdma::InboundRing& ring, const rdma::RingRecord& record);
-  // Sends an answer to the worker at the other end of `ring`.
+  // Sends an answer to the worker at the other end of `ring`, now or when there is a free request for it.
   void Answer(rdma::InboundRing& ring, std::span<const std::byte> answer);
 
   void OnLockReply(NodeId from, uint64_t local, AnswerCode code, const LockReply& reply);
@@ -127,8 +128,8 @@ class Coordinator {
   OpAwaiter WaitForPrimary(CommitOp& op) {
     return {op, op.primary_acknowledged || op.primaries_pending == 0};
   }
-  // Until the clock's lower bound has reached `t`.
-  Task<void> WaitUntilPassed(Timestamp t);
+  // Until the clock's lower bound has reached `t`. False: the deadline passed first, or there is no clock.
+  Task<bool> WaitUntilPassed(Timestamp t, Nanos deadline);
 
   // --- truncation (truncate.cc) ---
   // The transaction is over at all participants: its records may be truncated (committed) or are gone
@@ -156,6 +157,8 @@ class Coordinator {
   CommitOp* FindOp(uint64_t local);
   static void PrimaryAcknowledged(rdma::Operation* self, rdma::CompletionStatus status);
   void FailCalls(NodeId node);
+  absl::Status SendAnswer(rdma::RingWriter& writer, std::span<const std::byte> answer);
+  Task<void> AnswerLater(rdma::InboundRing* ring, std::vector<std::byte> answer);
   // Appends a staged body that nobody else uses and sees to its release: at once where the bytes are gone
   // when Append() returns, otherwise with the completion.
   absl::Status AppendAndRelease(rdma::RingWriter& ring, std::span<std::byte> body, CommitOp* op,
@@ -171,7 +174,7 @@ class Coordinator {
 
   Worker& worker_;
   Node& node_;
-  ScratchPool scratch_;
+  rdma::RegisteredPool scratch_;
   LeaseCache leases_;
   std::vector<std::unique_ptr<LinkState>> links_;
 
@@ -206,6 +209,8 @@ class Coordinator {
   };
   absl::flat_hash_map<uint64_t, PendingCall*> calls_;
   uint64_t next_request_ = 1;
+  // Calls that were given up: the room that their answers will free, by request.
+  absl::flat_hash_map<uint64_t, std::pair<NodeId, uint64_t>> late_;
   // (locality, class) whose leases are being fetched, and who waits for them.
   absl::flat_hash_map<uint64_t, std::vector<std::coroutine_handle<>>> refills_;
 };

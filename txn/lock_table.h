@@ -32,14 +32,16 @@ class LockTable {
   size_t size() const;
 
  private:
-  static constexpr size_t kShards = 64;
+  static constexpr size_t kShards = 64;  // as many as ShardNumber() has bits for
   using Holders = absl::InlinedVector<TxId, 1>;
   struct alignas(64) Shard {
     mutable Mutex mutex;
     absl::flat_hash_map<Address, Holders> held ABSL_GUARDED_BY(mutex);
   };
-  Shard& ShardOf(Address address) { return shards_[(address.bits() >> 6) % kShards]; }
-  const Shard& ShardOf(Address address) const { return shards_[(address.bits() >> 6) % kShards]; }
+  // All bits count: slots of one size class have many zeros in common.
+  static size_t ShardNumber(Address address) { return (address.bits() * 0x9e3779b97f4a7c15u) >> 58; }
+  Shard& ShardOf(Address address) { return shards_[ShardNumber(address)]; }
+  const Shard& ShardOf(Address address) const { return shards_[ShardNumber(address)]; }
   // Removes tx; true if others remain.
   static bool Remove(Shard& shard, Address address, const TxId& tx)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shard.mutex);

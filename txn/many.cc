@@ -30,8 +30,8 @@ Task<absl::Status> Transaction::ReadMany(std::span<const ReadSpec> specs, std::s
   Join join;
   for (size_t i = 0; i < specs.size(); ++i) {
     if (TryReadLocal(specs[i].address, specs[i].payload_bytes, false, &results[i])) continue;
-    // Where READs end inside Post() nothing is gained by coroutines side by side, and this one need not give its turn
-    // away, in which others would change what it has read.
+    // Where READs end inside Post() nothing is gained by coroutines side by side, and this one need not give
+    // its turn away, in which others would change what it has read.
     const cluster::RegionMapping* mapping = worker_.node().directory.Find(specs[i].address.region());
     if (mapping != nullptr && worker_.coordinator().ReadsAtOnce(*mapping)) {
       results[i] = co_await Read(specs[i].address, specs[i].payload_bytes);

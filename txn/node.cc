@@ -69,7 +69,8 @@ void Node::ReleaseReplica(RegionId id) {
 void Node::SetView(std::shared_ptr<const cluster::ClusterView> view) {
   MutexLock lock(&mutex_);
   if (!views_.empty()) {
-    // Members leave in good order, with their transactions ended: the slots that they had leased are free again.
+    // Members leave in good order, with their transactions ended: the slots that they had leased are free
+    // again.
     for (const cluster::Member& member : views_.back()->members()) {
       if (!view->Contains(member.id)) allocator.RevokeLeases(member.id);
     }

@@ -20,6 +20,7 @@ class OutcomeBits {
 
   void SetCommitted(uint64_t local) {
     Advance(local);
+    if (local + kRemembered <= newest_) return;  // its bit is another's by now
     bits_[Word(local)] |= Bit(local);
   }
   // Makes room for `local`, which is new: what lies kRemembered behind is forgotten.

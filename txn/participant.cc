@@ -43,6 +43,7 @@ void Participant::OnLog(rdma::InboundRing& ring, const rdma::RingRecord& record)
   }
   Sender& sender = SenderOf(ring);
   Truncate(sender, *view);
+  if (ring.closed) return;
   const LogHeader& h = view->header();
   sender.held.push_back(Held{record.end, true});
   ++held_;
@@ -53,6 +54,8 @@ void Participant::OnLog(rdma::InboundRing& ring, const rdma::RingRecord& record)
     case LogType::kCommitBackup: {
       sender.outcomes.Advance(h.local);
       Pending& pending = sender.pending[h.local];
+      if (!pending.commit_backup.empty())
+        return Malformed(ring, "COMMIT-BACKUP (the second of its transaction)");
       pending.commit_backup = record.body;
       pending.timestamp = view->timestamp();
       Keep(sender, pending);
@@ -72,6 +75,10 @@ void Participant::OnLog(rdma::InboundRing& ring, const rdma::RingRecord& record)
 
 void Participant::OnLock(Sender& sender, const LogView& record, std::span<const std::byte> body) {
   sender.outcomes.Advance(record.header().local);
+  if (auto known = sender.pending.find(record.header().local);
+      known != sender.pending.end() && known->second.state != State::kNone) {
+    return Malformed(*sender.ring, "LOCK (the second of its transaction)");
+  }
   LockReply reply{};
   bool locked = LockAll(record, &reply);
   Pending& pending = sender.pending[record.header().local];
@@ -86,15 +93,16 @@ bool Participant::LockObject(const ObjectEntry& e, size_t payload, const TxId& i
   const bool allocates = (e.flags & kEntryAllocates) != 0;
   *in_the_way = LockReply{.address = e.address, .allocation = allocates ? uint8_t{1} : uint8_t{0}};
   storage::Region* region = node_.regions.Find(address.region());
-  // False: the block is being cut, or there is none; the address is stale. While we count as a writer it stays as it is.
+  // False: the block is being cut, or there is none; the address is stale. While we count as a writer it
+  // stays as it is.
   if (region == nullptr || !region->AddWriter(address.offset())) return false;
   std::byte* slot = region->SlotAt(address.offset());
   storage::ObjectWord expected = storage::ObjectWord::FromBits(e.expected);
   bool fits = slot != nullptr && payload <= storage::PayloadCapacity(region->SlotBytesAt(address.offset()));
   if (fits && allocates && Mutated(Mutation::kIgnoreLeaseTimestamp)) {
     expected = storage::LoadWord(slot).WithLock(false);
-  } else if (allocates && expected.allocated()) {
-    fits = false;
+  } else if (allocates == expected.allocated()) {
+    fits = false;  // an allocation takes a free slot, and every other write an object
   }
   TxId holder;
   if (fits && !expected.locked() &&
@@ -141,7 +149,8 @@ void Participant::UnlockFirst(const LogView& record, uint32_t count) {
 void Participant::RemoveWriters(const LogView& record) {
   record.ForEachObject([&](const ObjectEntry& e, std::span<const std::byte>) {
     Address address = Address::FromBits(e.address);
-    node_.regions.Find(address.region())->RemoveWriter(address.offset());
+    storage::Region* region = node_.regions.Find(address.region());
+    if (region != nullptr && region->Writers(address.offset()) > 0) region->RemoveWriter(address.offset());
     return true;
   });
 }
@@ -153,13 +162,29 @@ void Participant::OnCommitPrimary(Sender& sender, const LogView& record) {
     return;
   }
   Pending& pending = it->second;
+  // The sender can write its ring: what was looked at before may have changed since.
   std::optional<LogView> lock = LogView::Parse(pending.lock);
-  FURROW_CHECK(lock.has_value());
+  if (!lock.has_value() || !CanInstall(*lock, record.timestamp())) {
+    return Malformed(*sender.ring,
+                     "COMMIT-PRIMARY (not newer than what it replaces, or its LOCK has changed)");
+  }
   pending.timestamp = record.timestamp();
   InstallAll(*lock, pending.timestamp, record.id());
   pending.state = State::kInstalled;
   Keep(sender, pending);
   sender.outcomes.SetCommitted(record.header().local);
+}
+
+bool Participant::CanInstall(const LogView& record, Timestamp w) const {
+  return record.ForEachObject([&](const ObjectEntry& e, std::span<const std::byte> payload) {
+    const Address address = Address::FromBits(e.address);
+    storage::Region* region = node_.regions.Find(address.region());
+    std::byte* slot = region == nullptr ? nullptr : region->SlotAt(address.offset());
+    if (slot == nullptr || payload.size() > storage::PayloadCapacity(region->SlotBytesAt(address.offset())))
+      return false;
+    return storage::LoadWord(slot).timestamp() < w || Mutated(Mutation::kSkipLock) ||
+           Mutated(Mutation::kSkipWriteWait);
+  });
 }
 
 void Participant::InstallAll(const LogView& record, Timestamp w, const TxId& id) {
@@ -198,7 +223,7 @@ void Participant::OnAbort(Sender& sender, const LogView& record) {
   if (it == sender.pending.end()) return;  // the LOCK never came: refused earlier, or lost with its sender
   if (it->second.state == State::kLocked) {
     std::optional<LogView> lock = LogView::Parse(it->second.lock);
-    FURROW_CHECK(lock.has_value());
+    if (!lock.has_value()) return Malformed(*sender.ring, "LOCK (it has changed in the ring)");
     UnlockFirst(*lock, lock->header().object_count);
   }
   Finish(sender, it);
@@ -224,10 +249,14 @@ void Participant::TruncateOne(Sender& sender, uint64_t local) {
     Malformed(*sender.ring, "truncation (of a transaction that is locked and not decided)");
     return;
   }
-  if (pending.state == State::kInstalled) RemoveWriters(*LogView::Parse(pending.lock));
+  if (pending.state == State::kInstalled) {
+    std::optional<LogView> lock = LogView::Parse(pending.lock);
+    if (!lock.has_value()) return Malformed(*sender.ring, "LOCK (it has changed in the ring)");
+    RemoveWriters(*lock);
+  }
   if (!pending.commit_backup.empty() && !Mutated(Mutation::kTruncateBeforeApply)) {
     std::optional<LogView> backup = LogView::Parse(pending.commit_backup);
-    FURROW_CHECK(backup.has_value());
+    if (!backup.has_value()) return Malformed(*sender.ring, "COMMIT-BACKUP (it has changed in the ring)");
     ApplyBackup(*backup, pending.timestamp);
     sender.outcomes.SetCommitted(local);
   }

@@ -83,6 +83,7 @@ class Participant {
   bool LockObject(const ObjectEntry& entry, size_t payload, const TxId& id, LockReply* in_the_way);
   void UnlockFirst(const LogView& record, uint32_t count);
   void RemoveWriters(const LogView& record);
+  bool CanInstall(const LogView& record, Timestamp w) const;
   void InstallAll(const LogView& record, Timestamp w, const TxId& id);
   void ApplyBackup(const LogView& record, Timestamp w);
   void ApplyObject(storage::Region& region, Address address, const ObjectEntry& entry,

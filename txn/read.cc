@@ -100,6 +100,10 @@ Transaction::Look Transaction::LookLocal(const cluster::RegionMapping& mapping, 
                    : absl::InvalidArgumentError("no object of that size at " + ToString(address));
     return Look::kDone;
   }
+  // Who waits for a lock looks often: no memory for that.
+  const ObjectWord now = storage::LoadWord(slot);
+  if (now.locked() && now.timestamp() <= read_ts_ && !Mutated(Mutation::kReadLockedHead))
+    return Look::kLocked;
   std::byte* data = accesses_.arena().Allocate(bytes);
   for (int i = 0; i < kTornRetries; ++i) {
     ObjectHeader header;
@@ -132,7 +136,10 @@ void Transaction::FollowLocal(const cluster::RegionMapping& mapping, Address add
   if (read_ts_ < mapping.floor && !Mutated(Mutation::kIgnoreFloor)) return TooOld(address, hint, result);
   std::byte* data = accesses_.arena().Allocate(bytes);
   while (ovp.value() != 0) {
-    FURROW_CHECK(arena != nullptr && ovp.value() + slot_bytes <= arena->bytes());
+    // Out of range: the block was cut anew under a stale address, and these are bytes of something else.
+    if (arena == nullptr || ovp.value() % storage::kLineBytes != 0 ||
+        ovp.value() + slot_bytes > arena->bytes())
+      break;
     ObjectHeader header;
     CopyResult copied = storage::CopyObject(arena->base() + ovp.value(), {data, bytes}, &header);
     if (copied == CopyResult::kTorn) continue;
@@ -198,7 +205,7 @@ namespace {
 // READs of an object: word 0, the image, word 0 again, in one post; where pieces are whole lines the image
 // suffices.
 struct ObjectRead {
-  ObjectRead(ScratchPool& pool, EventLoop& loop, size_t image_bytes)
+  ObjectRead(rdma::RegisteredPool& pool, EventLoop& loop, size_t image_bytes)
       : buffer(pool, image_bytes + 16), group(loop), image_bytes(image_bytes) {}
 
   ScratchBuffer buffer;
@@ -248,6 +255,13 @@ Task<ReadResult> Coordinator::ReadRemote(Transaction& tx, Address address, uint3
   storage::OldVersionPointer ovp;
   while (true) {
     const cluster::RegionMapping* mapping = node_.directory.Find(address.region());
+    if (image_bytes > storage::kMaxSlotBytes || loop.Now() > tx.deadline_) {
+      if (image_bytes > storage::kMaxSlotBytes) {
+        co_return hint ? absl::Status(absl::StatusCode::kNotFound, "")
+                       : absl::InvalidArgumentError("no object of that size at " + ToString(address));
+      }
+      co_return tx.Fail({.reason = AbortReason::kDeadline, .address = address});
+    }
     LinkState* link = LinkTo(mapping->primary().node);
     if (link == nullptr || link->link->gone || link->link->connection == nullptr) {
       co_return tx.Fail({.reason = AbortReason::kMemberLost, .address = address});
@@ -263,22 +277,26 @@ Task<ReadResult> Coordinator::ReadRemote(Transaction& tx, Address address, uint3
       at = member->old_versions.Plus(ovp.value());
     }
     ObjectRead read(scratch_, loop, image_bytes);
+    const Nanos posted_at = loop.Now();
     if (read.buffer.empty() || !read.Post(*link->link->connection, at, whole_lines).ok()) {
       co_await loop.Yield();  // everything is in use: completions will free some
       continue;
     }
-    Nanos posted_at = loop.Now();
     if (link->link->connection->completes_at_once()) worker_.mesh().PollCompletions();
     if (co_await read.group.Wait() != rdma::CompletionStatus::kOk || !node_.lease.valid()) {
+      if (node_.lease.valid()) OnLinkLost(*link->link);  // a failed connection does not come back
       co_return tx.Fail({.reason = AbortReason::kMemberLost, .address = address});
     }
     ++tx.remote_reads_;
-    if (loop.Now() - posted_at > kMaxReadNs && loop.Now() < give_up) continue;
+    if (loop.Now() - posted_at > kMaxReadNs) continue;
     ObjectHeader header;
     CopyResult copied = read.Strip(whole_lines, {data, bytes}, &header);
     if (copied != CopyResult::kTorn && header.word.timestamp() > tx.read_ts_) {
       ovp = header.version.ovp();
-      if (ovp.value() == 0 || (tx.read_ts_ < mapping->floor && !Mutated(Mutation::kIgnoreFloor))) {
+      // Along a stale route this may be anything: its pointer is not followed, the walk without the cache
+      // finds the way.
+      if (hint || ovp.value() == 0 || ovp.value() % storage::kLineBytes != 0 ||
+          (tx.read_ts_ < mapping->floor && !Mutated(Mutation::kIgnoreFloor))) {
         tx.TooOld(address, hint, &result);
         co_return std::move(result);
       }
@@ -297,6 +315,7 @@ Task<ReadResult> Coordinator::ReadRemote(Transaction& tx, Address address, uint3
     }
     // Locked, or torn: somebody commits to it.
     if (loop.Now() > give_up) {
+      if (hint) co_return absl::Status(absl::StatusCode::kNotFound, "");
       if (!old_version) co_return tx.Fail({.reason = AbortReason::kReadLocked, .address = address});
       tx.TooOld(address, hint, &result);  // the block of old versions is somebody else's by now
       co_return std::move(result);

@@ -40,6 +40,7 @@ Task<absl::StatusOr<std::vector<std::byte>>> Coordinator::Call(NodeId node, Mess
     }
     co_await worker_.loop().Yield();
   }
+  if (link.gone) co_return absl::UnavailableError(absl::StrCat("member ", node.value(), " is gone"));
   link.reply_room -= room;
   const uint64_t request = next_request_++;
   PendingCall call{.node = node, .room = room};
@@ -64,7 +65,17 @@ Task<absl::StatusOr<std::vector<std::byte>>> Coordinator::Call(NodeId node, Mess
     void await_suspend(std::coroutine_handle<> h) const noexcept { call.waiter = h; }
     void await_resume() const noexcept {}
   };
+  EventLoop::TimerId timer = worker_.loop().CallAt(deadline, [this, request, &call] {
+    if (call.done) return;
+    call.status = absl::DeadlineExceededError(absl::StrCat(
+        "member ", call.node.value(), " does not answer; is its process stopped or overloaded?"));
+    call.done = true;
+    calls_.erase(request);
+    late_[request] = {call.node, call.room};
+    if (call.waiter) worker_.loop().Schedule(call.waiter);
+  });
   co_await Awaiter{call};
+  worker_.loop().Cancel(timer);
   if (!call.status.ok()) co_return call.status;
   co_return std::move(call.answer);
 }
@@ -79,11 +90,16 @@ absl::Status Coordinator::Send(NodeId node, MessageType type, uint32_t count,
   rdma::RingWriter& ring = *state->link->messages;
   if (need > ring.max_record() || !ring.Reserve(need))
     return absl::ResourceExhaustedError("no room for a message");
-  FURROW_ASSIGN_OR_RETURN(std::span<std::byte> staged,
-                          worker_.mesh().StageRecord(sizeof(MessageHeader) + body.size()));
-  WriteAt(staged, 0, MessageHeader{type, AnswerCode::kOk, 0, count, 0});
-  if (!body.empty()) std::memcpy(staged.data() + sizeof(MessageHeader), body.data(), body.size());
-  return AppendAndRelease(ring, staged, nullptr, rdma::WorkRequest::Notify::kWake);
+  absl::StatusOr<std::span<std::byte>> staged =
+      worker_.mesh().StageRecord(sizeof(MessageHeader) + body.size());
+  absl::Status sent = staged.status();
+  if (staged.ok()) {
+    WriteAt(*staged, 0, MessageHeader{type, AnswerCode::kOk, 0, count, 0});
+    if (!body.empty()) std::memcpy(staged->data() + sizeof(MessageHeader), body.data(), body.size());
+    sent = AppendAndRelease(ring, *staged, nullptr, rdma::WorkRequest::Notify::kWake);
+  }
+  if (!sent.ok()) ring.Unreserve(need);
+  return sent;
 }
 
 void Coordinator::OnAnswer(rdma::InboundRing& ring, const rdma::RingRecord& record) {
@@ -93,6 +109,12 @@ void Coordinator::OnAnswer(rdma::InboundRing& ring, const rdma::RingRecord& reco
     LockReply reply;
     if (ReadAt(record.body, sizeof header, &reply))
       OnLockReply(ring.from.node, header.request, header.code, reply);
+    return;
+  }
+  if (auto late = late_.find(header.request); late != late_.end() && late->second.first == ring.from.node) {
+    if (LinkState* state = LinkTo(ring.from.node); state != nullptr)
+      state->link->reply_room += late->second.second;
+    late_.erase(late);
     return;
   }
   auto it = calls_.find(header.request);
@@ -127,17 +149,26 @@ void Coordinator::Answer(rdma::InboundRing& ring, std::span<const std::byte> ans
   rdma::RingWriter* writer = ring.ReplyWriter();
   if (writer == nullptr || ring.closed) return;
   const uint64_t need = rdma::RecordBytes(answer.size());
-  absl::StatusOr<std::span<std::byte>> staged = worker_.mesh().StageRecord(answer.size());
-  if (!staged.ok() || need > writer->max_record() || !writer->Reserve(need)) {
-    // The asker reserves room before it asks: this one did not.
-    FURROW_LOG_EVERY(ERROR, kSecond) << "no room for an answer to node " << ring.from.node.value()
-                                     << "; it will miss it";
-    if (staged.ok()) worker_.mesh().ReleaseStaged(*staged);
+  if (need > writer->max_record() || !writer->Reserve(need)) {
+    FURROW_LOG_EVERY(ERROR, kSecond) << "node " << ring.from.node.value()
+                                     << " asked without keeping room for the answer; it will miss it";
     return;
   }
-  std::memcpy(staged->data(), answer.data(), answer.size());
-  absl::Status sent = AppendAndRelease(*writer, *staged, nullptr, rdma::WorkRequest::Notify::kWake);
-  if (!sent.ok()) writer->Unreserve(need);
+  if (SendAnswer(*writer, answer).ok()) return;
+  worker_.loop().Spawn(AnswerLater(&ring, std::vector<std::byte>(answer.begin(), answer.end())));
+}
+
+absl::Status Coordinator::SendAnswer(rdma::RingWriter& writer, std::span<const std::byte> answer) {
+  FURROW_ASSIGN_OR_RETURN(std::span<std::byte> staged, worker_.mesh().StageRecord(answer.size()));
+  std::memcpy(staged.data(), answer.data(), answer.size());
+  return AppendAndRelease(writer, staged, nullptr, rdma::WorkRequest::Notify::kWake);
+}
+
+// Its room in the ring is reserved; what is missing is a free request or a buffer, which completions bring.
+Task<void> Coordinator::AnswerLater(rdma::InboundRing* ring, std::vector<std::byte> answer) {
+  do {
+    co_await worker_.loop().Yield();
+  } while (!ring->closed && ring->ReplyWriter() != nullptr && !SendAnswer(*ring->ReplyWriter(), answer).ok());
 }
 
 }  // namespace furrow::txn

@@ -100,8 +100,16 @@ bool Transaction::TryAllocCached(RegionId locality, uint32_t bytes, absl::Status
   }
   storage::SlotLease lease;
   if (!worker_.coordinator().leases().Take(locality, storage::ClassForPayload(bytes), &lease)) return false;
-  Access& access = accesses_.Add(lease.address);
+  Access* known = accesses_.Find(lease.address);
+  if (known != nullptr && (known->found || known->observed != lease.expected)) {
+    // It was something else when this transaction looked: it cannot commit with it.
+    *result = Fail({.reason = AbortReason::kAllocation, .address = lease.address}).status();
+    return true;
+  }
+  Access& access = known != nullptr ? *known : accesses_.Add(lease.address);
   access.observed = lease.expected;
+  access.found = true;
+  access.old_version = false;
   access.slot_bytes = lease.slot_bytes;
   access.allocates = true;
   access.write = accesses_.arena().Allocate(bytes);

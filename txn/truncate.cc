@@ -42,6 +42,7 @@ void Coordinator::Recycle(CommitOp& op) {
       false;
   used.conflict = Conflict{};
   used.links.clear();
+  used.owing.clear();
   free_ops_.push_back(std::move(place));
   while (!ops_.empty() && ops_.front() == nullptr) {
     ops_.pop_front();
@@ -87,7 +88,11 @@ absl::Status Coordinator::AppendAndRelease(rdma::RingWriter& ring, std::span<std
   }
   absl::Status appended = ring.Append(record, op == nullptr ? sent->id() : op->id(), notify);
   if (op != nullptr) {
-    op->limbo.push_back(body);
+    if (appended.ok()) {
+      op->limbo.push_back(body);
+    } else {
+      worker_.mesh().ReleaseStaged(body);
+    }
   } else if (!appended.ok()) {
     rdma::Operation::Complete(sent->id(), rdma::CompletionStatus::kFlushed);
   }
@@ -134,7 +139,7 @@ void Coordinator::FlushTruncations(bool wake) {
       FURROW_CHECK(covered > 0);
       n = std::min(n, covered * kTruncateRoom >= kSmallRecordRoom ? n : size_t{1});
       absl::StatusOr<std::span<std::byte>> body = worker_.mesh().StageRecord(sizeof(LogHeader) + 8 * n);
-      if (!body.ok()) return;
+      if (!body.ok()) break;
       LogHeader header{};
       header.type = LogType::kTruncate;
       header.format = kRecordFormat;
@@ -149,7 +154,7 @@ void Coordinator::FlushTruncations(bool wake) {
       absl::Status appended =
           AppendAndRelease(*state->link->log, *body, nullptr,
                            wake ? rdma::WorkRequest::Notify::kWake : rdma::WorkRequest::Notify::kQuiet);
-      if (!appended.ok()) return;
+      if (!appended.ok()) break;
       // Append() has used up reserved room; the rest of what the told ones had reserved goes back.
       size_t before = state->untold.size();
       std::erase_if(state->untold,

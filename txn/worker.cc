@@ -97,7 +97,8 @@ void Worker::Housekeep() {
                                ? node_.options.truncate_flush_ns
                                : std::min(2 * housekeeping_interval_, kIdleHousekeepingNs);
   // Slots that lie in an idle worker's cache keep their blocks from being used for other sizes.
-  if (housekeeping_interval_ == kIdleHousekeepingNs && previous < kIdleHousekeepingNs) coordinator_->ReturnLeases();
+  if (housekeeping_interval_ == kIdleHousekeepingNs && previous < kIdleHousekeepingNs)
+    coordinator_->ReturnLeases();
   housekeeping_ = loop_.CallAt(loop_.Now() + housekeeping_interval_, [this] { Housekeep(); });
 }
 

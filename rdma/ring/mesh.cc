@@ -34,8 +34,10 @@ RingMesh::RingMesh(EventLoop& loop, Fabric& fabric, CompletionQueue& queue, Work
 RingMesh::~RingMesh() { loop_.RemovePoller(this); }
 
 absl::Status RingMesh::Start() {
-  FURROW_ASSIGN_OR_RETURN(MemoryFile staging, MakeMemory("staging", options_.staging_bytes));
-  FURROW_ASSIGN_OR_RETURN(staging_, Staging::Create(fabric_, std::move(staging)));
+  FURROW_ASSIGN_OR_RETURN(MemoryFile small, MakeMemory("staging-small", options_.staging_bytes / 8));
+  FURROW_ASSIGN_OR_RETURN(MemoryFile large,
+                          MakeMemory("staging", options_.staging_bytes - options_.staging_bytes / 8));
+  FURROW_ASSIGN_OR_RETURN(staging_, Staging::Create(fabric_, std::move(small), std::move(large)));
   FURROW_ASSIGN_OR_RETURN(words_, MakeMemory("heads", kWordsBytes));
   FURROW_ASSIGN_OR_RETURN(words_registration_, fabric_.Register(words_, Access::kWrite));
   return MakeSelfRing();
@@ -125,6 +127,7 @@ bool RingMesh::PollQueue() {
 }
 
 bool RingMesh::Poll() {
+  strangers_.clear();
   bool any = PollQueue();
   if (notified_.empty()) return any;
   delivering_.swap(notified_);

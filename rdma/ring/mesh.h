@@ -184,6 +184,7 @@ class RingMesh final : public QueueEvents, public Poller {
   std::vector<std::unique_ptr<Accepted>> accepted_;
   std::vector<InboundRing*> inbound_;  // owned by peers_, accepted_ and self_rings_
   std::vector<InboundRing*> notified_;
+  std::vector<std::unique_ptr<Connection>> strangers_;  // to be closed
   std::vector<InboundRing*> delivering_;
   bool in_handler_ = false;
   std::vector<Connection*> lost_;  // disconnected while the handler ran

@@ -160,7 +160,12 @@ void RingMesh::OnConnected(Connection& connection) {
     MutexLock lock(&mutex_);
     auto it = std::find_if(pending_.begin(), pending_.end(),
                            [&](const auto& p) { return p->request == owned->peer_private_data(); });
-    if (it == pending_.end()) return;  // refused meanwhile; the connection closes
+    if (it == pending_.end()) {
+      // Its request was replaced meanwhile. It closes in the next round: this one may still have events of
+      // it.
+      strangers_.push_back(std::move(owned));
+      return;
+    }
     accepted = std::move(*it);
     pending_.erase(it);
   }
