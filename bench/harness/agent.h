@@ -48,8 +48,8 @@ struct AgentOptions {
 
 class Agent {
  public:
-  // Owner: one thread, which is none of the workers'. The workload and the channel outlive the agent; the host is
-  // destroyed after Run() and before the agent, and so is everything that still runs on its workers.
+  // Owner: one thread, which is none of the workers'. The workload and the channel outlive the agent; the
+  // host is destroyed after Run() and before the agent, and so is everything that still runs on its workers.
   Agent(AgentOptions options, Host& host, Workload& workload, LineChannel& channel);
   // Serves the channel until "quit", or until the cluster ends.
   void Run();

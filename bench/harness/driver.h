@@ -28,8 +28,8 @@ class Driver {
     double rate = 0;  // transactions per second of this worker; 0: closed loop
     uint64_t seed = 1;
   };
-  // `worker` outlives the driver. The driver dies after all terminals have ended, or after the tasks of the worker's loop
-  // were destroyed.
+  // `worker` outlives the driver. The driver dies after all terminals have ended, or after the tasks of the
+  // worker's loop were destroyed.
   Driver(txn::Worker& worker, std::vector<std::string> types, Options options);
 
   // Starts all terminals. `stopped` is called once on this thread when all of them have ended: after Stop(),

@@ -20,10 +20,10 @@ absl::Status SimEnd::Post(std::span<const WorkRequest> requests) {
   if (process.dead()) return absl::OkStatus();  // a ghost: nobody will ever hear of it
   size_t taken = outstanding_.size() + unpolled_;
   if (taken + requests.size() > limits_.max_requests) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("connection to node ", peer->process.node().value(), ": ", requests.size(),
-                     " requests do not fit behind ", taken,
-                     " that have not completed (at most ", limits_.max_requests, "); wait for completions"));
+    return absl::ResourceExhaustedError(absl::StrCat("connection to node ", peer->process.node().value(),
+                                                     ": ", requests.size(), " requests do not fit behind ",
+                                                     taken, " that have not completed (at most ",
+                                                     limits_.max_requests, "); wait for completions"));
   }
   for (const WorkRequest& work : requests) PostOne(work);
   return absl::OkStatus();

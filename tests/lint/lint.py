@@ -212,6 +212,7 @@ def links(path, text):
     if not path.endswith(".md"):
         return []
     problems = []
+    text = re.sub(r"^```.*?^```|`[^`\n]*`", lambda m: re.sub(r"[^\n]", " ", m.group(0)), text, flags=re.S | re.M)
     for number, line in enumerate(text.split("\n"), 1):
         for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", line):
             if "://" not in target and not target.startswith("mailto:"):

@@ -83,7 +83,8 @@ GOOD = [
     ("txn/b.cc", "void SleepUntil(int operand, int strand);\nint a = operand(1);\n"),
     ("txn/c.cc", "// lint-allow(leftovers): quotes a TODO\n"),
     ("txn/CMakeLists.txt", "furrow_library(txn SOURCES a.cc DEPS furrow::base furrow::cluster)\n"),
-    ("docs/a.md", "[b](../README.md#start), [c](https://example.org/x), [d](#part)\n"),
+    ("docs/a.md", "[b](../README.md#start), [c](https://example.org/x), [d](#part)\n"
+     "```\n[&](T& t)\n```\n`[x](y)`\n"),
     ("deploy/packages", "#!/usr/bin/env bash\npackages=(\n  # tools\n  cmake git\n)\n"),
     ("tests/ok", "#!/usr/bin/env bash\necho ok\n"),
 ]
