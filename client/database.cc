@@ -14,7 +14,6 @@
 namespace furrow {
 namespace {
 
-// long.
 constexpr Nanos kReasonTimeoutNs = 2 * kSecond;
 constexpr Nanos kFoundedRetryNs = 20 * kMillisecond;
 

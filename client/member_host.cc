@@ -174,13 +174,7 @@ absl::Status MemberHostImpl::OnNewConfiguration(std::shared_ptr<const cluster::C
   txn::Node* node;
   FURROW_RETURN_IF_ERROR(Use(&node, nullptr));
   absl::Cleanup unuse = [this] { Unuse(); };
-  std::shared_ptr<const cluster::ClusterView> before = node->view();
   node->SetView(view);
-  if (before != nullptr) {
-    for (const cluster::Member& m : before->members()) {
-      if (!view->Contains(m.id)) node->allocator.RevokeLeases(m.id);
-    }
-  }
   if (joining) return absl::OkStatus();
   absl::Status connected = ConnectAll(*view);
   if (connected.ok()) return connected;

@@ -159,9 +159,9 @@ bool NodeEditor::Build(uint32_t index, uint32_t partition, int level, Fence low,
   h.high_bytes = static_cast<uint16_t>(high.key.size());
   std::byte* end = bytes_.data() + bytes_.size();
   end -= high.key.size();
-  std::memcpy(end, high.key.data(), high.key.size());
+  if (!high.key.empty()) std::memcpy(end, high.key.data(), high.key.size());
   end -= low.key.size();
-  std::memcpy(end, low.key.data(), low.key.size());
+  if (!low.key.empty()) std::memcpy(end, low.key.data(), low.key.size());
   // Records from the end on, so that those of the front are in the lines before them.
   for (size_t i = entries.size(); i-- > 0;) {
     const NodeEntry& entry = entries[i];
