@@ -158,11 +158,28 @@ void SimEnd::ArmTimeout() {
   const SimNetworkOptions& o = network.options();
   network.world().After(
       network.random_.Between(o.peer_timeout_min, o.peer_timeout_max),
-      [this] {
+      [this, epoch = timeout_epoch_] {
+        if (epoch != timeout_epoch_) return;  // the link was healed meanwhile
         timeout_armed_ = false;
         OnTimeout();
       },
       kSimTimeout, process.serial());
+}
+
+void SimEnd::OnHealed() {
+  for (SimEnd* end : {this, peer}) {
+    end->timeout_armed_ = false;
+    ++end->timeout_epoch_;
+  }
+  Redeliver();
+  peer->ArmWaiting();  // the way back may still be cut
+}
+
+void SimEnd::ArmWaiting() {
+  if (!Blocked()) return;
+  for (const Packet& packet : packets_) {
+    if (packet.waits != nullptr && packet.sequence <= arrived_packet_) packet.waits->ArmTimeout();
+  }
 }
 
 void SimEnd::OnTimeout() {
@@ -253,7 +270,7 @@ void SimEnd::Arrive(std::shared_ptr<SimRequest> request) {
 }
 
 void SimEnd::StartArrived() {
-  while (!arrived_.empty() && !writing_ && !refused_) {
+  while (!arrived_.empty() && !busy_ && !refused_) {
     std::shared_ptr<SimRequest> request = arrived_.front();
     if (request->work.opcode == Opcode::kSend) {
       if (!StartSend(request)) return;
@@ -284,14 +301,15 @@ void SimEnd::StartTransfer(std::shared_ptr<SimRequest> request) {
     Respond(request, CompletionStatus::kRemoteAccess);
     return;
   }
-  writing_ = request->work.opcode == Opcode::kWrite;
+  // A CPU makes one copy after the other; a card fetches for several READs at once.
+  busy_ = request->work.opcode == Opcode::kWrite || network.options().piece_bytes < 64;
   network.Begin(std::make_shared<SimTransfer>(*peer, *this, std::move(request), std::move(target),
                                               network.options().piece_bytes, network.random_));
 }
 
 void SimEnd::OnTransferOver(SimTransfer& transfer, CompletionStatus status) {
   const std::shared_ptr<SimRequest>& request = transfer.request;
-  if (request->work.opcode == Opcode::kWrite) writing_ = false;
+  if (request->work.opcode == Opcode::kWrite || network.options().piece_bytes < 64) busy_ = false;
   if (status == CompletionStatus::kOk) {
     NotifyAfter(request->work);
   } else {

@@ -93,6 +93,8 @@ class SimEnd {
   void OnProcessKilled();
   void OnTransferOver(SimTransfer& transfer, CompletionStatus status);
   void ArmTimeout();
+  // The link to the peer works again: a stall has to be continuous to end a connection.
+  void OnHealed();
   // Delivers what waited for a link or for the connection to be established.
   void Redeliver();
   // The owner has seen the completion of a request: its place is free.
@@ -135,6 +137,7 @@ class SimEnd {
   void FlushSoon();
   void ReleaseRequests();
   void OnTimeout();
+  void ArmWaiting();
   void ReportDisconnected();
   void PushEnd(const SimRequest& request, CompletionStatus status);
 
@@ -158,13 +161,14 @@ class SimEnd {
   bool disconnected_ = false;  // reported
   bool peer_lost_ = false;
   bool timeout_armed_ = false;
+  uint64_t timeout_epoch_ = 0;
 
   std::deque<std::shared_ptr<SimRequest>> outstanding_;
   uint32_t unpolled_ = 0;   // completions of requests that lie in the queue
   bool held_back_ = false;  // a request failed locally: what is behind it never leaves
 
   std::deque<std::shared_ptr<SimRequest>> arrived_;
-  bool writing_ = false;  // a WRITE of the peer is under way
+  bool busy_ = false;     // a WRITE of the peer is under way
   bool refused_ = false;  // a request of the peer failed: the rest is dropped
   bool receiver_timer_ = false;
   std::deque<Receive> receives_;

@@ -337,6 +337,21 @@ TEST(SimFabric, ACutLinkStallsRequestsAndAHealedOneLetsThemPass) {
   }
 }
 
+TEST(SimFabric, OnlyAContinuousCutEndsAConnection) {
+  Bench bench(2);
+  Connection& ab = bench.Connect(bench.a, bench.b);
+  for (int i = 0; i < 50; ++i) {
+    bench.network.Cut(NodeId(1), NodeId(2));
+    ASSERT_TRUE(ab.Post(Write(bench.a, 0, 8, bench.b.Remote(0), 1)).ok());
+    ASSERT_TRUE(bench.world.RunFor(900 * kMicrosecond).ok());
+    bench.network.Heal(NodeId(1), NodeId(2));
+    ASSERT_TRUE(bench.world.RunFor(100 * kMicrosecond).ok());
+  }
+  bench.a.Poll();
+  EXPECT_EQ(bench.a.Count(Completion::Kind::kRequest), 50u);
+  EXPECT_FALSE(ab.failed());
+}
+
 TEST(SimFabric, ACutOfTheWayBackFailsTheRequestThoughItTookEffect) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     Bench bench(seed);

@@ -59,7 +59,7 @@ void SimNetwork::Heal(NodeId from, NodeId to) {
   if (cuts_.erase({from, to}) == 0) return;
   for (auto& end : ends_) {
     if (end->process.node() == from && end->peer != nullptr && end->peer->process.node() == to)
-      end->Redeliver();
+      end->OnHealed();
   }
 }
 

@@ -1,0 +1,387 @@
+#include "tests/sim/sim_cluster.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/status_macros.h"
+#include "rdma/ring/mesh_wire.h"
+#include "storage/region.h"
+
+namespace furrow::sim {
+
+using cluster::RegionMapping;
+
+namespace {
+
+constexpr uint64_t kClusterHash = 0x5157;
+constexpr ConfigId kConfig{1};
+
+absl::StatusOr<MemoryFile> MakeMemory(const std::string&, size_t bytes) {
+  return MemoryFile::Anonymous(bytes);
+}
+
+NodeId IdOf(uint32_t node) { return NodeId(node + 1); }
+
+}  // namespace
+
+SimClusterOptions SimClusterOptions::Draw(uint64_t seed) {
+  Random random(seed ^ 0x636f6e666967);
+  SimClusterOptions o;
+  o.workers = static_cast<uint16_t>(random.Between(1, 2));
+  o.exact_clocks = random.OneIn(4);
+  if (o.exact_clocks) {
+    o.world.clocks.max_offset = 0;
+    o.world.clocks.max_drift_ppb = 0;
+  } else {
+    // Two clocks may drift apart by twice this: within the bound of 1000 ppm that the cluster clock relies
+    // on.
+    o.world.clocks.max_drift_ppb = random.Between(0, 480'000);
+    o.sample_delay = random.Between(0, 60) * kMicrosecond;
+  }
+  if (random.OneIn(3)) o.network = rdma::SimNetworkOptions::SharedMemory();
+  if (random.OneIn(3)) o.network = rdma::SimNetworkOptions::Card();
+  o.network.spread = random.OneIn(2) ? 20 * kMicrosecond : 2 * kMicrosecond;
+  o.network.jitter = random.OneIn(2) ? 500 : 20 * kMicrosecond;
+  o.network.stall_one_in = random.OneIn(2) ? 0 : 50;
+  o.network.stall_ns = random.OneIn(4) ? 3 * kMillisecond : 200 * kMicrosecond;
+  // Disturbances are shorter than this: no connection fails by them.
+  o.network.peer_timeout_min = 40 * kMillisecond;
+  o.network.peer_timeout_max = 80 * kMillisecond;
+  o.world.max_steps = 5'000'000;
+  return o;
+}
+
+std::string SimClusterOptions::ToString() const {
+  return absl::StrCat("nodes=", nodes, " workers=", workers, " clocks=", exact_clocks ? "exact" : "sampled",
+                      " drift=", world.clocks.max_drift_ppb, "ppb sample_delay=", sample_delay,
+                      "ns piece=", network.piece_bytes, " spread=", network.spread,
+                      "ns jitter=", network.jitter, "ns stall=1/", network.stall_one_in, " up to ",
+                      network.stall_ns, "ns");
+}
+
+class SimCluster::AlwaysValid final : public cluster::Lease {
+ public:
+  bool valid() const override { return true; }
+};
+
+// The configuration manager of a cluster that never changes: makes regions after a drawn delay.
+class SimCluster::Control final : public cluster::ControlPlane {
+ public:
+  Control(SimCluster& c, uint32_t node) : cluster_(c), node_(node) {}
+  Task<absl::StatusOr<const RegionMapping*>> AllocateRegion(cluster::AllocateRegionRequest request) override {
+    co_await EventLoop::Current()->SleepFor(cluster_.random_.Between(1'000, 300'000));
+    cluster::RegionDirectory& directory = cluster_.node(node_).directory;
+    if (request.near != RegionId()) {
+      std::vector<RegionId> group = directory.Group(request.near);
+      if (!group.empty() && group.back() != request.newest_known) co_return directory.Find(group.back());
+    }
+    uint32_t primary = request.preferred_primary == NodeId() ? node_ : request.preferred_primary.value() - 1;
+    absl::StatusOr<RegionId> id = cluster_.AddRegion(primary, request.near);
+    if (!id.ok()) co_return id.status();
+    co_return directory.Find(*id);
+  }
+  Task<absl::StatusOr<const RegionMapping*>> LookupRegion(RegionId id) override {
+    const RegionMapping* mapping = cluster_.node(node_).directory.Find(id);
+    if (mapping == nullptr) co_return absl::NotFoundError(absl::StrCat("there is no region ", id.value()));
+    co_return mapping;
+  }
+
+ private:
+  SimCluster& cluster_;
+  const uint32_t node_;
+};
+
+struct SimCluster::Member {
+  Member(SimCluster& c, uint32_t i)
+      : process(c.world_.StartProcess(IdOf(i))),
+        index(i),
+        fabric(c.network_.MakeFabric(process, {IdOf(i), "sim", "secret"})),
+        clock(process.clock(), {}),
+        safe_point(c.options_.workers),
+        old_memory(*MemoryFile::Anonymous(size_t{c.options_.old_version_blocks} << 20)),
+        old_region(*fabric->Register(old_memory, rdma::Access::kRead)),
+        old_versions(old_memory),
+        budget(uint64_t{1} << 32, 1 << 20),
+        control(c, i) {}
+  ~Member() {
+    // The frames of clients first, then the workers that they use.
+    for (auto& loop : loops) {
+      process.Detach(*loop);
+      loop->DestroyTasks();
+    }
+  }
+
+  rdma::SimProcess& process;
+  const uint32_t index;
+  std::unique_ptr<rdma::Fabric> fabric;
+  cluster::ClusterClock clock;
+  cluster::SafePoint safe_point;
+  cluster::RegionDirectory directory;
+  MemoryFile old_memory;
+  std::unique_ptr<rdma::MemoryRegion> old_region;
+  storage::OldVersionArena old_versions;
+  storage::MemoryBudget budget;
+  Control control;
+  std::unique_ptr<txn::Node> node;
+  std::vector<std::unique_ptr<rdma::CompletionQueue>> queues;
+  std::vector<std::unique_ptr<EventLoop>> loops;
+  std::vector<std::unique_ptr<txn::Worker>> workers;
+};
+
+SimCluster::SimCluster(uint64_t seed, SimClusterOptions options)
+    : options_(options),
+      world_(seed, options.world),
+      network_(world_, options.network),
+      random_(world_.NewRandom()),
+      lease_(std::make_unique<AlwaysValid>()) {
+  for (uint32_t i = 0; i < options.nodes; ++i) members_.push_back(std::make_unique<Member>(*this, i));
+}
+
+SimCluster::~SimCluster() = default;
+
+txn::Worker& SimCluster::worker(uint32_t node, uint32_t worker) { return *members_[node]->workers[worker]; }
+txn::Node& SimCluster::node(uint32_t node) { return *members_[node]->node; }
+rdma::SimProcess& SimCluster::process(uint32_t node) { return members_[node]->process; }
+
+absl::Status SimCluster::Start() {
+  std::vector<cluster::Member> described;
+  for (auto& m : members_) {
+    cluster::Member& member = described.emplace_back();
+    member.id = IdOf(m->index);
+    member.incarnation = Incarnation(1);
+    member.fabric_endpoint = absl::StrCat(m->index + 1);
+    member.workers = options_.workers;
+    member.old_versions = m->old_region->remote_address();
+  }
+  auto view = std::make_shared<const cluster::ClusterView>(kConfig, IdOf(0), described);
+  for (auto& m : members_) {
+    txn::NodeOptions o;
+    o.id = IdOf(m->index);
+    o.incarnation = Incarnation(1);
+    o.cluster_hash = kClusterHash;
+    o.workers = options_.workers;
+    o.region_bytes = options_.region_bytes;
+    o.mesh.log_ring_bytes = options_.log_ring_bytes;
+    o.mesh.message_ring_bytes = 32 << 10;
+    o.mesh.reply_ring_bytes = 32 << 10;
+    o.mesh.max_log_record = options_.log_ring_bytes / 8;
+    o.mesh.max_message = 4 << 10;
+    o.mesh.staging_bytes = 256 << 10;
+    o.mesh.make_memory = MakeMemory;
+    m->node = std::make_unique<txn::Node>(o, m->process.clock(), *m->fabric, MakeMemory, m->clock, *lease_,
+                                          m->safe_point, m->directory, &m->old_versions, m->budget);
+    m->node->control = &m->control;
+    m->node->SetView(view);
+    rounds_.Add(IdOf(m->index));
+    for (uint16_t w = 0; w < options_.workers; ++w) {
+      FURROW_ASSIGN_OR_RETURN(auto queue, m->fabric->CreateCompletionQueue());
+      m->queues.push_back(std::move(queue));
+      m->loops.push_back(std::make_unique<EventLoop>(m->process.clock(), m->queues.back()->parker()));
+      m->process.Attach(*m->loops.back(), m->queues.back()->parker());
+      m->workers.push_back(std::make_unique<txn::Worker>(*m->node, WorkerId(w), *m->loops.back(),
+                                                         *m->queues.back(), random_.Next()));
+      FURROW_RETURN_IF_ERROR(m->workers.back()->Start());
+    }
+    Member* raw = m.get();
+    FURROW_RETURN_IF_ERROR(m->fabric->Listen(
+        absl::StrCat(m->index + 1),
+        [raw](const rdma::ConnectRequest& request) -> absl::StatusOr<rdma::AcceptDecision> {
+          FURROW_ASSIGN_OR_RETURN(rdma::MeshRequest wire, rdma::UnpackRequest(request.private_data));
+          return raw->workers[wire.from.worker % raw->workers.size()]->PrepareAccept(request);
+        }));
+  }
+  Timestamp start(static_cast<uint64_t>(world_.now()));
+  for (auto& m : members_) {
+    if (m->index == 0) {
+      m->clock.StartMaster(start);
+    } else if (options_.exact_clocks) {
+      m->clock.StartShared(members_[0]->clock.origin());
+    } else {
+      m->clock.StartSampled();
+    }
+    Exchange(*m);
+  }
+  size_t connected = 0;
+  size_t wanted = 0;
+  absl::Status status;
+  auto connect = [](txn::Worker& worker, NodeId node, absl::Status* result, size_t* done) -> Task<void> {
+    absl::Status s = co_await worker.ConnectTo(node, absl::StrCat(node.value()));
+    if (!s.ok()) *result = s;
+    ++*done;
+  };
+  for (auto& from : members_) {
+    for (auto& to : members_) {
+      if (from == to) continue;
+      for (auto& worker : from->workers) {
+        ++wanted;
+        worker->loop().Spawn(connect(*worker, IdOf(to->index), &status, &connected));
+      }
+    }
+  }
+  FURROW_RETURN_IF_ERROR(world_.RunUntil(
+      [&] {
+        cluster::ClockInterval now;
+        return connected == wanted &&
+               std::all_of(members_.begin(), members_.end(), [&](auto& m) { return m->clock.Now(&now); });
+      },
+      world_.now() + 2 * kSecond));
+  return status;
+}
+
+// One exchange with the manager, over drawn delays: a clock sample, a report of the oldest active
+// transaction, and back what the manager makes of all reports. Then the next one.
+void SimCluster::Exchange(Member& m) {
+  Nanos next = random_.Between(options_.sample_every / 2, options_.sample_every * 3 / 2);
+  world_.After(next, [this, &m] { Exchange(m); });
+  if (m.process.state() != rdma::SimProcess::State::kRunning) return;
+  Nanos sent = m.clock.LocalNow();
+  cluster::ClockInterval now;
+  Timestamp oldest;
+  if (m.clock.Now(&now)) oldest = m.safe_point.OldestActive(now.lower);
+  Timestamp known = m.safe_point.oldest_allowed();
+  Nanos there = Delay();
+  Nanos back = Delay();
+  world_.After(there, [this, &m, sent, oldest, known, back] {
+    Timestamp master = members_[0]->clock.MasterNow();
+    rounds_.Report(IdOf(m.index), oldest, known);
+    world_.After(back,
+                 [this, &m, sent, master, global = rounds_.global_oldest(), safe = rounds_.safe_point()] {
+                   if (m.process.state() != rdma::SimProcess::State::kRunning) return;  // the answer is lost
+                   m.safe_point.Advance(global, safe);
+                   if (m.index == 0 || options_.exact_clocks) return;
+                   absl::Status status = m.clock.AddSample(sent, master, m.clock.LocalNow());
+                   FURROW_CHECK(status.ok());
+                 });
+  });
+}
+
+absl::StatusOr<RegionId> SimCluster::AddRegion(uint32_t primary, RegionId near) {
+  RegionMapping mapping;
+  mapping.id = RegionId(static_cast<uint32_t>(regions_.size()) + 1);
+  mapping.bytes = options_.region_bytes;
+  mapping.locality = near == RegionId() ? mapping.id : near;
+  mapping.config = mapping.last_primary_change = mapping.last_replica_change = kConfig;
+  for (const RegionMapping& other : regions_) {  // the group's place
+    if (near == RegionId() || other.id != near) continue;
+    mapping.locality = other.locality;
+    primary = other.primary().node.value() - 1;
+  }
+  for (uint32_t i = 0; i < options_.replicas; ++i) {
+    uint32_t at = (primary + i) % nodes();
+    FURROW_ASSIGN_OR_RETURN(
+        rdma::RemoteAddress memory,
+        members_[at]->node->CreateReplica(mapping.id, mapping.locality, mapping.bytes, kConfig, i == 0));
+    mapping.replicas.push_back({IdOf(at), memory});
+  }
+  cluster::ClockInterval now;
+  if (members_[primary]->clock.Now(&now)) mapping.floor = now.upper;
+  regions_.push_back(mapping);
+  for (auto& m : members_) m->directory.Put(mapping);
+  return mapping.id;
+}
+
+// --- disturbance ---
+
+void SimCluster::StartDisturbance(std::function<bool()> stop) { Disturb(std::move(stop)); }
+
+void SimCluster::Disturb(std::function<bool()> stop) {
+  if (stop()) return;
+  NodeId a = IdOf(static_cast<uint32_t>(random_.Below(nodes())));
+  NodeId b = IdOf(static_cast<uint32_t>(random_.Below(nodes())));
+  Nanos length = random_.Between(10 * kMicrosecond, 3 * kMillisecond);
+  switch (random_.Below(4)) {
+    case 0:
+      network_.Cut(a, b);
+      world_.After(length, [this, a, b] { network_.Heal(a, b); });
+      break;
+    case 1:
+      network_.Slow(a, b, random_.Between(1, 300 * kMicrosecond));
+      world_.After(length, [this, a, b] { network_.Slow(a, b, 0); });
+      break;
+    case 2: {
+      rdma::SimProcess& process = members_[a.value() - 1]->process;
+      world_.Pause(process);
+      world_.After(length, [this, &process] { world_.Resume(process); });
+      break;
+    }
+    default:
+      break;
+  }
+  world_.After(random_.Between(length, 2 * kMillisecond + length), [this, stop] { Disturb(stop); });
+}
+
+// --- comparison ---
+
+absl::Status SimCluster::DrainAndCompare() {
+  network_.HealAll();
+  for (auto& m : members_) world_.Resume(m->process);
+  size_t drained = 0;
+  size_t wanted = 0;
+  absl::Status status;
+  auto drain = [](txn::Worker& worker, absl::Status* result, size_t* done) -> Task<void> {
+    absl::Status s = co_await worker.Drain();
+    if (!s.ok()) *result = s;
+    ++*done;
+  };
+  for (auto& m : members_) {
+    for (auto& worker : m->workers) {
+      ++wanted;
+      worker->loop().Spawn(drain(*worker, &status, &drained));
+    }
+  }
+  FURROW_RETURN_IF_ERROR(world_.RunUntil([&] { return drained == wanted; }, world_.now() + 10 * kSecond));
+  FURROW_RETURN_IF_ERROR(status);
+  FURROW_RETURN_IF_ERROR(world_.RunFor(20 * kMillisecond));
+  for (auto& m : members_) {
+    if (m->node->locks.size() != 0) {
+      return absl::InternalError(absl::StrCat("node ", m->index + 1, " still has ", m->node->locks.size(),
+                                              " locks after the drain (", world_.Where(), ")"));
+    }
+  }
+  for (const RegionMapping& mapping : regions_) FURROW_RETURN_IF_ERROR(CompareRegion(mapping));
+  return absl::OkStatus();
+}
+
+absl::Status SimCluster::CompareRegion(const RegionMapping& mapping) {
+  std::vector<storage::Region*> copies;
+  for (const cluster::Replica& replica : mapping.replicas) {
+    copies.push_back(members_[replica.node.value() - 1]->node->regions.Find(mapping.id));
+  }
+  for (uint32_t block = 1; block < copies[0]->blocks(); ++block) {
+    storage::BlockHeader header = copies[0]->ReadBlock(block);
+    for (size_t c = 1; c < copies.size(); ++c) {
+      storage::BlockHeader other = copies[c]->ReadBlock(block);
+      if (other.slot_bytes != header.slot_bytes || other.version != header.version) {
+        return absl::InternalError(absl::StrCat("block ", block, " of region ", mapping.id.value(),
+                                                " is cut differently at node ",
+                                                mapping.replicas[c].node.value()));
+      }
+    }
+    if (header.slot_bytes == 0) continue;
+    std::vector<std::byte> first(storage::PayloadCapacity(header.slot_bytes));
+    std::vector<std::byte> second(first.size());
+    for (uint32_t slot = 0; slot < header.slots; ++slot) {
+      uint32_t offset = block * storage::kBlockBytes + slot * header.slot_bytes;
+      storage::ObjectHeader h0, h1;
+      if (storage::CopyObject(copies[0]->SlotAt(offset), first, &h0) != storage::CopyResult::kObject) {
+        return absl::InternalError(absl::StrCat("object ", ToString(Address(mapping.id, offset)),
+                                                " is locked or torn after the drain"));
+      }
+      for (size_t c = 1; c < copies.size(); ++c) {
+        bool whole =
+            storage::CopyObject(copies[c]->SlotAt(offset), second, &h1) == storage::CopyResult::kObject;
+        if (whole && h0.word == h1.word && (!h0.word.allocated() || first == second)) continue;
+        return absl::InternalError(absl::StrCat(
+            "object ", ToString(Address(mapping.id, offset)), " differs: node ",
+            mapping.primary().node.value(), " has word ", absl::Hex(h0.word.bits()), ", node ",
+            mapping.replicas[c].node.value(), " has ", absl::Hex(h1.word.bits()), " (", world_.Where(), ")"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace furrow::sim
