@@ -335,6 +335,25 @@ TEST(RingTest, TornRecordPassesWithoutTheChecksum) {
 #endif
 }
 
+TEST(RingTest, WithoutReservationARecordIsOverwrittenBeforeItIsReleased) {
+#ifdef FURROW_MUTATIONS
+  auto first_survives = [](Mutation mutation) {
+    RingMemory memory;
+    RingWriter writer(memory.all(), kNonce, kMaxRecord);
+    RingReader reader(memory.all(), kNonce);
+    SetMutation(mutation);
+    for (int i = 0; i < 9; ++i) Put(writer, std::string(112, static_cast<char>('a' + i))).IgnoreError();
+    SetMutation(Mutation::kNone);
+    std::optional<RingRecord> record = reader.Next();
+    return record.has_value() && record->body[0] == std::byte{'a'};
+  };
+  EXPECT_TRUE(first_survives(Mutation::kNone));
+  EXPECT_FALSE(first_survives(Mutation::kSkipReservation));
+#else
+  GTEST_SKIP() << "built without mutation switches";
+#endif
+}
+
 TEST(RingTest, StaleBytesOfAnEarlierLapDoNotPass) {
   RingMemory memory;
   RingWriter writer(memory.all(), kNonce, kMaxRecord);

@@ -1,6 +1,7 @@
 // Each protocol step that can be turned off: without it a simulated run must fail within some seeds, with it
 // those seeds must pass. Runs happen in child processes, since a broken protocol may also trip a
-// FURROW_CHECK.
+// FURROW_CHECK. Steps that random runs seldom need have tests of their own: step_test.cc, storage/object_interleaving_test.cc,
+// rdma/sim/sim_ring_test.cc.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -75,15 +76,6 @@ TEST(Mutations, WithoutValidationWritesSkew) {
   ExpectCaught(Mutation::kSkipValidate, {.workloads = {Workload::kListAppend, Workload::kRegister}});
 }
 
-TEST(Mutations, WithoutInvalidLineVersionsAReadTakesATornObject) {
-  Setting setting{.workloads = {Workload::kListAppend}, .seeds = 150};
-  ExpectCaught(Mutation::kSkipInvalidLineVersions, setting);
-}
-
-TEST(Mutations, WithoutTheLineVersionCheckAReadTakesATornObject) {
-  ExpectCaught(Mutation::kSkipLineVersionCheck, {.workloads = {Workload::kListAppend}, .seeds = 150});
-}
-
 TEST(Mutations, AReadOfALockedHeadMissesAWriteBelowItsSnapshot) {
   ExpectCaught(Mutation::kReadLockedHead,
                {.workloads = {Workload::kBank, Workload::kListAppend}, .seeds = 150});
@@ -106,14 +98,6 @@ TEST(Mutations, ABackupThatAppliesAnOlderWriteDiffersFromItsPrimary) {
 TEST(Mutations, OldVersionsThatAreReusedEarlyAreReadByOthers) {
   Setting setting{.workloads = {Workload::kBank, Workload::kLongFork}, .seeds = 150};
   ExpectCaught(Mutation::kReuseOldVersionsEarly, setting);
-}
-
-TEST(Mutations, WithoutTheTombstoneCheckAFreedObjectIsRead) {
-  ExpectCaught(Mutation::kSkipTombstoneCheck, {.workloads = {Workload::kAllocation}, .seeds = 150});
-}
-
-TEST(Mutations, WithoutTheLeaseTimestampASlotIsAllocatedTwice) {
-  ExpectCaught(Mutation::kIgnoreLeaseTimestamp, {.workloads = {Workload::kAllocation}, .seeds = 150});
 }
 
 TEST(Mutations, ATruncationThatDropsUnappliedRecordsLeavesBackupsBehind) {
