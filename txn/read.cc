@@ -135,15 +135,21 @@ void Transaction::FollowLocal(const cluster::RegionMapping& mapping, Address add
   storage::OldVersionArena* arena = worker_.node().old_versions;
   if (read_ts_ < mapping.floor && !Mutated(Mutation::kIgnoreFloor)) return TooOld(address, hint, result);
   std::byte* data = accesses_.arena().Allocate(bytes);
-  while (ovp.value() != 0) {
+  // A chain leads to ever older versions; where it does not, a block was reused, and this history is gone.
+  Timestamp newer = Timestamp::Max();
+  for (int torn = 0; ovp.value() != 0 && torn < kTornRetries;) {
     // Out of range: the block was cut anew under a stale address, and these are bytes of something else.
     if (arena == nullptr || ovp.value() % storage::kLineBytes != 0 ||
         ovp.value() + slot_bytes > arena->bytes())
       break;
     ObjectHeader header;
     CopyResult copied = storage::CopyObject(arena->base() + ovp.value(), {data, bytes}, &header);
-    if (copied == CopyResult::kTorn) continue;
-    if (copied != CopyResult::kObject) break;
+    if (copied == CopyResult::kTorn) {
+      ++torn;
+      continue;
+    }
+    if (copied != CopyResult::kObject || header.word.timestamp() >= newer) break;
+    newer = header.word.timestamp();
     if (header.word.timestamp() <= read_ts_) {
       ++local_reads_;
       if (hint && !header.word.allocated()) {
@@ -251,6 +257,7 @@ Task<ReadResult> Coordinator::ReadRemote(Transaction& tx, Address address, uint3
   std::byte* data = tx.accesses_.arena().Allocate(bytes);
   const Nanos give_up = loop.Now() + node_.options.locked_read_wait_ns;
   bool old_version = false;
+  Timestamp newer = Timestamp::Max();  // of the version before, in a chain
   ReadResult result{std::span<const std::byte>()};
   storage::OldVersionPointer ovp;
   while (true) {
@@ -292,10 +299,12 @@ Task<ReadResult> Coordinator::ReadRemote(Transaction& tx, Address address, uint3
     ObjectHeader header;
     CopyResult copied = read.Strip(whole_lines, {data, bytes}, &header);
     if (copied != CopyResult::kTorn && header.word.timestamp() > tx.read_ts_) {
+      const bool older = header.word.timestamp() < newer;
+      newer = header.word.timestamp();
       ovp = header.version.ovp();
       // Along a stale route this may be anything: its pointer is not followed, the walk without the cache
       // finds the way.
-      if (hint || ovp.value() == 0 || ovp.value() % storage::kLineBytes != 0 ||
+      if (hint || !older || ovp.value() == 0 || ovp.value() % storage::kLineBytes != 0 ||
           (tx.read_ts_ < mapping->floor && !Mutated(Mutation::kIgnoreFloor))) {
         tx.TooOld(address, hint, &result);
         co_return std::move(result);
