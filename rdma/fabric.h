@@ -7,10 +7,10 @@
 //
 // Guarantees (the contract suite, rdma/fabric_contract.h, holds every provider to them):
 //  (1) Requests of one connection start in the order of posting and complete in that order; a WRITE's bytes
-//      are visible to the target before those of a later WRITE of the same connection, and to a later READ of
-//      it. Where read_piece_bytes() is below 64, a READ has taken all its bytes before a later request begins;
-//      a NIC may overlap READs. Between connections: no order. Nothing is promised about the order of bytes
-//      within one request: pieces of 8 bytes or more, in any order.
+//      are visible to the target before those of a later WRITE of the same connection, and to a later READ
+//      of it. Where read_piece_bytes() is below 64, a READ has taken all its bytes before a later request
+//      begins; a NIC may overlap READs. Between connections: no order. Nothing is promised about the order of
+//      bytes within one request: pieces of 8 bytes or more, in any order.
 //  (2) Each posted request yields exactly one completion if it is signaled or fails, and none otherwise.
 //  (3) READ and WRITE need nothing from the target's CPU: they complete while the target process is stopped.
 //  (4) The first failed request moves its connection to the error state; the requests behind it, and later

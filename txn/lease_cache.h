@@ -2,6 +2,7 @@
 #ifndef FURROW_TXN_LEASE_CACHE_H_
 #define FURROW_TXN_LEASE_CACHE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -30,10 +31,11 @@ class LeaseCache {
   void Give(RegionId locality, storage::SizeClass size_class, const storage::SlotLease& lease) {
     slots_[Key(locality, size_class)].push_back(lease);
   }
-  // Empties the cache into `out`.
+  // Empties the cache into `out`, by address: in the same order in every run of a simulation.
   void TakeAll(std::vector<storage::SlotLease>* out) {
     for (auto& [key, slots] : slots_) out->insert(out->end(), slots.begin(), slots.end());
     slots_.clear();
+    std::sort(out->begin(), out->end(), [](const auto& a, const auto& b) { return a.address < b.address; });
   }
 
  private:

@@ -238,6 +238,8 @@ void Participant::Truncate(Sender& sender, const LogView& record) {
   for (const auto& [local, pending] : sender.pending) {
     if (local < h.low_bound) sender.scratch.push_back(local);
   }
+  // Oldest first, whatever the order of the table is: a simulated run must not depend on that.
+  std::sort(sender.scratch.begin(), sender.scratch.end());
   for (uint64_t local : sender.scratch) TruncateOne(sender, local);
 }
 

@@ -1,7 +1,7 @@
 // Each protocol step that can be turned off: without it a simulated run must fail within some seeds, with it
 // those seeds must pass. Runs happen in child processes, since a broken protocol may also trip a
-// FURROW_CHECK. Steps that random runs seldom need have tests of their own: step_test.cc, storage/object_interleaving_test.cc,
-// rdma/sim/sim_ring_test.cc.
+// FURROW_CHECK. Steps that random runs seldom need have tests of their own: step_test.cc,
+// storage/object_interleaving_test.cc, rdma/sim/sim_ring_test.cc.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
