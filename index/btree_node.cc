@@ -240,15 +240,18 @@ void NodeEditor::SetValue(int i, uint64_t value) {
   std::memcpy(bytes_.data() + at, &value, 8);
 }
 
-void NodeEditor::ContinueRun(int run) {
+void NodeEditor::ContinueRun(int run, int at) {
   header().run = static_cast<uint8_t>(std::min(run, 255));
-  header().last_insert = 0;
+  header().last_insert = static_cast<uint16_t>(at);
 }
 
 int SplitPoint(std::span<const NodeEntry> entries, int inserted, int run, bool leftmost, bool rightmost) {
   const int count = static_cast<int>(entries.size());
   FURROW_CHECK(count >= 2);
-  if (inserted > 0 && (run >= kRunToSplit || (rightmost && inserted == count - 1))) return inserted;
+  const bool at_end = inserted == count - 1;
+  if (inserted > 0 && at_end && (rightmost || run >= kRunToSplit)) return inserted;
+  // What lies behind the run goes, so that the run's next keys find an end.
+  if (inserted > 0 && run >= kRunToSplit) return inserted + 1;
   if (leftmost && inserted == 0) return 1;
   size_t total = 0;
   for (const NodeEntry& entry : entries) total += EntryBytes(entry);

@@ -161,8 +161,8 @@ class NodeEditor {
   bool Insert(int i, std::string_view key, uint64_t value);
   void Remove(int i);
   void SetValue(int i, uint64_t value);
-  // Carries a run of ascending inserts on into the node that begins with the last of them.
-  void ContinueRun(int run);
+  // Carries a run of ascending inserts on, whose last one is entry `at`, in a node that was built anew.
+  void ContinueRun(int run, int at);
   int count() const { return reinterpret_cast<const NodeHeader*>(bytes_.data())->count; }
   std::span<const std::byte> bytes() const { return bytes_; }
 

@@ -145,7 +145,8 @@ TEST(SplitPoint, FillsNodesUnderAscendingAndDescendingInserts) {
   const auto entries = Entries(keys);
   EXPECT_EQ(SplitPoint(entries, 5, 0, false, true), 5) << "at the right end of the tree";
   EXPECT_EQ(SplitPoint(entries, 0, 0, true, false), 1) << "at the left end of the tree";
-  EXPECT_EQ(SplitPoint(entries, 3, 9, false, false), 3) << "in a run";
+  EXPECT_EQ(SplitPoint(entries, 3, 9, false, false), 4) << "in a run, before other keys";
+  EXPECT_EQ(SplitPoint(entries, 5, 9, false, false), 5) << "in a run, at the end";
   EXPECT_EQ(SplitPoint(entries, 3, 0, false, false), 3) << "the middle";
   EXPECT_EQ(SplitPoint(entries, 1, 0, false, false), 3) << "the middle";
 }

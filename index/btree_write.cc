@@ -76,8 +76,9 @@ Task<absl::Status> Btree::InsertSplitting(txn::Transaction& tx, std::string_view
                                co_await tx.Alloc(locality_, sizes_.of(level)));
     NodeEditor right_editor(sibling.payload);
     FURROW_CHECK(right_editor.Build(id_, partition_, level, {true, separator}, high, right));
-    if (point == i) right_editor.ContinueRun(run);
+    if (point == i) right_editor.ContinueRun(run, 0);
     FURROW_CHECK(editor.Build(id_, partition_, level, low, {true, separator}, left));
+    if (point == i + 1) editor.ContinueRun(run, i);
     carried = std::move(separator);
     carried_value = sibling.address.bits();
   }
@@ -105,7 +106,7 @@ Task<absl::Status> Btree::SplitRoot(txn::Transaction& tx, PathNode root, std::ve
   NodeEditor right_editor(b.payload);
   FURROW_CHECK(left_editor.Build(id_, partition_, level, {}, {true, separator}, left));
   FURROW_CHECK(right_editor.Build(id_, partition_, level, {true, separator}, {}, right));
-  if (run > 0) right_editor.ContinueRun(run);
+  if (run > 0) right_editor.ContinueRun(run, 0);
   FURROW_CO_ASSIGN_OR_RETURN(NodeEditor editor, Edit(tx, root.address, root.read_bytes, level + 1));
   const NodeEntry children[] = {{{}, a.address.bits()}, {separator, b.address.bits()}};
   FURROW_CHECK(editor.Build(id_, partition_, level + 1, {}, {}, children));

@@ -62,7 +62,7 @@ struct KeyRange {
 struct ScanSpec {
   static constexpr int kPrimary = -1;
   int index = kPrimary;  // or the number of a secondary index
-  KeyRange range;
+  KeyRange range{};
   Direction direction = Direction::kForward;
   uint64_t limit = UINT64_MAX;
   // Only this partition (negative: all that the range touches, merged in key order).
