@@ -17,8 +17,12 @@ struct Join {
   void await_resume() const noexcept {}
 };
 
+Transaction::ReadAwaiter Reader(Transaction& tx, const ReadSpec& spec) {
+  return spec.hint ? tx.ReadHint(spec.address, spec.payload_bytes) : tx.Read(spec.address, spec.payload_bytes);
+}
+
 Task<void> ReadInto(Transaction& tx, ReadSpec spec, ReadResult* result, Join* join) {
-  *result = co_await tx.Read(spec.address, spec.payload_bytes);
+  *result = co_await Reader(tx, spec);
   if (--join->pending == 0 && join->waiter) tx.worker().loop().Schedule(join->waiter);
 }
 
@@ -29,12 +33,12 @@ Task<absl::Status> Transaction::ReadMany(std::span<const ReadSpec> specs, std::s
   for (const ReadSpec& spec : specs) Prefetch(spec.address, spec.payload_bytes);
   Join join;
   for (size_t i = 0; i < specs.size(); ++i) {
-    if (TryReadLocal(specs[i].address, specs[i].payload_bytes, false, &results[i])) continue;
+    if (TryReadLocal(specs[i].address, specs[i].payload_bytes, specs[i].hint, &results[i])) continue;
     // Where READs end inside Post() nothing is gained by coroutines side by side, and this one need not give
     // its turn away, in which others would change what it has read.
     const cluster::RegionMapping* mapping = worker_.node().directory.Find(specs[i].address.region());
     if (mapping != nullptr && worker_.coordinator().ReadsAtOnce(*mapping)) {
-      results[i] = co_await Read(specs[i].address, specs[i].payload_bytes);
+      results[i] = co_await Reader(*this, specs[i]);
       continue;
     }
     // The same object twice among those that are under way: the second would enter the read set again.
@@ -43,7 +47,7 @@ Task<absl::Status> Transaction::ReadMany(std::span<const ReadSpec> specs, std::s
     if (twice) {
       if (join.pending > 0) co_await join;
       join = Join{};
-      results[i] = co_await Read(specs[i].address, specs[i].payload_bytes);
+      results[i] = co_await Reader(*this, specs[i]);
       continue;
     }
     ++join.pending;
