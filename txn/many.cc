@@ -18,7 +18,8 @@ struct Join {
 };
 
 Transaction::ReadAwaiter Reader(Transaction& tx, const ReadSpec& spec) {
-  return spec.hint ? tx.ReadHint(spec.address, spec.payload_bytes) : tx.Read(spec.address, spec.payload_bytes);
+  return spec.hint ? tx.ReadHint(spec.address, spec.payload_bytes)
+                   : tx.Read(spec.address, spec.payload_bytes);
 }
 
 Task<void> ReadInto(Transaction& tx, ReadSpec spec, ReadResult* result, Join* join) {
