@@ -10,23 +10,36 @@
 //   });                                                                                  // blocks, retries
 //   conflicts
 //
-// Ordinary threads use the blocking calls: each runs on a worker, chosen in turn, and waits. At most
-// DatabaseOptions::max_blocking_calls run at once; more wait their turn. Code that wants microseconds stays
-// on the workers: Spawn() a coroutine and use RunOn() there, many at a time.
+// Ordinary threads use the blocking calls: each runs on a worker, chosen in turn, and waits. Code that wants
+// microseconds stays on the workers: Spawn() or Call() a coroutine and use RunOn() there, many at a time.
 //
 // Bodies: run on a worker's thread, again for each attempt; they capture by reference only what outlives the
 // call, must not block, and return the error of any operation that fails (Worker::Run decides on a retry).
 // What they change outside the transaction is not undone.
 //
-// Errors are absl::Status: Unavailable once the cluster has ended under this member; Aborted never leaves
-// Run() before its deadline, DeadlineExceeded after it; ResourceExhausted names the limit; Unknown: the
-// outcome of a commit is open, ask for it by its id later. Nothing here aborts or ends the application.
+// Errors are absl::Status: Unavailable once the cluster has ended under this member, and after Close();
+// Aborted never leaves Run() before its deadline, DeadlineExceeded after it; ResourceExhausted names the
+// limit; Unknown: the outcome of a commit is open. FailedPrecondition: a blocking call on a worker, which
+// would wait for itself.
 //
-// Threads: all methods from any thread that is no worker, unless they say otherwise.
+// The application: nothing here aborts or ends it for what a peer, a file or its own code does. Furrow throws
+// nothing but std::bad_alloc. An exception that leaves a body aborts its transaction and comes back to the
+// caller of the blocking call, or to who awaits RunOn(). One that leaves a coroutine of Spawn() has no
+// caller: it goes to DatabaseOptions::on_exception.
+//
+// Deadlines: every call has one. A blocking call that no worker has taken up by then is DeadlineExceeded, and
+// nothing has happened. Once it runs, its caller waits for its end, since the body may refer to the caller's
+// frame: Furrow's own operations end within the deadline; a body that waits for something else is its
+// author's.
+//
+// Threads: all methods from any thread that is no worker, unless they say otherwise. Close() and the
+// destructor by the owner.
 #ifndef FURROW_CLIENT_DATABASE_H_
 #define FURROW_CLIENT_DATABASE_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -35,6 +48,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/clock.h"
 #include "base/task.h"
 #include "client/member_options.h"
 #include "index/spec.h"
@@ -64,8 +78,13 @@ using txn::Worker;
 struct DatabaseOptions : MemberOptions {
   // Memory of this process for inner nodes of B-trees.
   size_t inner_cache_bytes = size_t{64} << 20;
-  // Blocking calls that run at once, all workers together.
-  uint32_t max_blocking_calls = 256;
+  // Coroutines of Spawn() and blocking calls that run at once on a worker. Beyond it blocking calls wait in
+  // order of arrival, and Spawn() is ResourceExhausted.
+  uint32_t max_in_flight = 1024;
+  // How long Close() waits for what runs before it destroys it.
+  Nanos close_timeout_ns = 15 * kSecond;
+  // Told, on the worker, what left a coroutine of Spawn(); must not throw. Null: a line in the log.
+  std::function<void(std::exception_ptr)> on_exception;
   DatabaseOptions() { memory_bytes = uint64_t{256} << 20; }
 };
 
@@ -74,35 +93,50 @@ using TablePointer = std::shared_ptr<const Table>;
 class Database {
  public:
   using Body = Worker::Body;
+  // The function object lives until its coroutine has ended: a lambda may capture.
+  using Coroutine = std::function<Task<absl::Status>(Worker&)>;
+  static constexpr int kAnyWorker = -1;  // one after another
+  static constexpr Nanos kDeadlineNs = 10 * kSecond;
+  static constexpr Nanos kCreateDeadlineNs = 60 * kSecond;  // it fills the buckets of hash indexes
 
-  // Joins (or founds) the cluster. Every error is one sentence that says what to do, and nothing is left
+  // Joins (or founds) the cluster. Unavailable or DeadlineExceeded: nobody answers within join_timeout_ns;
+  // FailedPrecondition: another version, or the cluster refuses; PermissionDenied: another cluster's secret;
+  // NotFound, InvalidArgument: the options. Each names the cluster and says what to do, and nothing is left
   // behind.
   static absl::StatusOr<std::unique_ptr<Database>> Open(DatabaseOptions options);
   ~Database();  // as Close()
 
-  // Waits for calls under way, then leaves the cluster in good order. A storage member that cannot leave,
-  // since it holds regions, ends the cluster. Idempotent; every call after it is Unavailable.
+  // Refuses new calls, waits for those under way (close_timeout_ns), leaves the cluster in good order. What
+  // still runs then is destroyed where it is suspended, and its blocking call returns Unknown. A storage
+  // member that cannot leave, since it holds regions, ends the cluster. Idempotent.
   absl::Status Close();
 
   // --- blocking ---
   // Runs `body` in transactions until one commits. See Worker::Run().
-  CommitResult Run(Body body, RunOptions options = {});
+  CommitResult Run(Body body, RunOptions options = {}, int worker = kAnyWorker);
   // A snapshot: reads only, never conflicts with writers.
   absl::Status Read(Body body, RunOptions options = {});
+  // Runs a coroutine, which may make many transactions, and waits for its end.
+  absl::Status Call(Coroutine coroutine, int worker = kAnyWorker, Nanos deadline_ns = kDeadlineNs);
   // NotFound; AlreadyExists; and as in index/catalog.h. Tables stay valid until the database is destroyed.
-  absl::StatusOr<TablePointer> OpenTable(std::string name);
-  absl::StatusOr<TablePointer> CreateTable(TableSpec spec);
+  absl::StatusOr<TablePointer> OpenTable(std::string name, Nanos deadline_ns = kDeadlineNs);
+  absl::StatusOr<TablePointer> CreateTable(TableSpec spec, Nanos deadline_ns = kCreateDeadlineNs);
   // Opens the table, or creates it if it is not there; also when several members do so at once.
   absl::StatusOr<TablePointer> OpenOrCreateTable(TableSpec spec);
-  absl::StatusOr<std::vector<std::string>> ListTables();
+  absl::StatusOr<std::vector<std::string>> ListTables(Nanos deadline_ns = kDeadlineNs);
 
   // --- coroutines ---
   size_t workers() const;
-  // Starts `task(worker)` on worker i. Close() waits for all of them. Unavailable: closed, or the cluster has
-  // ended.
+  // Starts `task(worker)` on worker i and returns; any thread. ResourceExhausted: max_in_flight.
+  // Unavailable: closed, or the cluster has ended.
   absl::Status Spawn(size_t worker, std::function<Task<void>(Worker&)> task);
   // On the worker's own thread: co_await database.RunOn(worker, body).
   Task<CommitResult> RunOn(Worker& worker, Body body, RunOptions options = {});
+  Task<absl::StatusOr<TablePointer>> OpenTableOn(Worker& worker, std::string name);
+  Task<absl::StatusOr<TablePointer>> CreateTableOn(Worker& worker, TableSpec spec);
+  Task<absl::StatusOr<std::vector<std::string>>> ListTablesOn(Worker& worker);
+  // To be used on its own thread only.
+  Worker& worker(size_t i);
 
   // OK while the cluster lives; Unavailable with the reason after it. Any thread, workers too.
   absl::Status health() const;

@@ -13,6 +13,8 @@ namespace {
 // Housekeeping of a worker that has had nothing to do comes this seldom at last.
 constexpr Nanos kIdleHousekeepingNs = 200 * kMillisecond;
 constexpr Nanos kDrainDeadlineNs = 30 * kSecond;
+// What the last attempt of Run() gets, however little its deadline has left.
+constexpr Nanos kShortestAttemptNs = 1 * kMillisecond;
 
 class Dispatcher final : public rdma::RecordHandler {
  public:
@@ -128,7 +130,10 @@ Task<CommitResult> Worker::Run(Body body, RunOptions options) {
   const Nanos deadline = loop_.Now() + options.deadline_ns;
   for (uint32_t attempt = 0;; ++attempt) {
     CommitResult result;
-    absl::Status status = co_await Attempt(body, options, &result);
+    RunOptions attempt_options = options;
+    attempt_options.transaction.deadline_ns =
+        std::min(options.transaction.deadline_ns, std::max(deadline - loop_.Now(), kShortestAttemptNs));
+    absl::Status status = co_await Attempt(body, attempt_options, &result);
     if (status.code() != absl::StatusCode::kAborted || result.outcome != Outcome::kAborted) co_return result;
     const Nanos now = loop_.Now();
     if (now >= deadline) {

@@ -1,8 +1,9 @@
 // bank: transfers money between random accounts from several threads, and from several processes if it is
 // started several times, while another thread adds all accounts up in snapshots: the total never changes.
 //
-//   bank --cluster WHERE [--accounts N] [--seconds S] [--threads N]
+//   bank --cluster WHERE [--accounts N] [--seconds S] [--threads N] [--workers W]
 //
+// Prints a line each second and one at the end.
 // Exit code 0: all snapshots had the right total, and there was at least one transfer.
 #include <atomic>
 #include <chrono>
@@ -33,7 +34,8 @@ struct Flags {
   std::string cluster;
   uint64_t accounts = 1000;
   uint64_t seconds = 10;
-  uint64_t threads = 2;
+  uint64_t threads = 2;  // of the bank
+  uint64_t workers = 1;  // of Furrow
 };
 
 // Keys sort as their numbers do: big-endian.
@@ -138,6 +140,7 @@ void AddUpUntilStopped(Database& db, const Table& accounts, const Flags& flags, 
 int Run(const Flags& flags) {
   furrow::DatabaseOptions options;
   options.cluster = flags.cluster;
+  options.workers = static_cast<uint16_t>(flags.workers);
   absl::StatusOr<std::unique_ptr<Database>> db = Database::Open(options);
   if (!db.ok()) {
     std::fprintf(stderr, "bank: %s\n", std::string(db.status().message()).c_str());
@@ -167,20 +170,24 @@ int Run(const Flags& flags) {
         [&, i] { TransferUntilStopped(**db, **accounts, flags, (*db)->node_id() * 1000 + i, tally); });
   }
   threads.emplace_back([&] { AddUpUntilStopped(**db, **accounts, flags, tally); });
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(flags.seconds);
-  while (!tally.stop && std::chrono::steady_clock::now() < end && (*db)->health().ok()) {
+  for (uint64_t tick = 1; tick <= 10 * flags.seconds && !tally.stop && (*db)->health().ok(); ++tick) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    if (tick % 10 != 0) continue;
+    std::printf("bank: %llu s: %llu transfers, %llu snapshots\n", static_cast<unsigned long long>(tick / 10),
+                static_cast<unsigned long long>(tally.transfers.load()),
+                static_cast<unsigned long long>(tally.snapshots.load()));
+    std::fflush(stdout);
   }
   tally.stop = true;
   for (std::thread& t : threads) t.join();
   std::printf(
-      "bank: node %u made %llu transfers; %llu snapshots of %llu accounts all had the total %lld; %llu "
-      "errors\n",
+      "bank: node %u made %llu transfers; %llu snapshots of %llu accounts had the total %lld; %llu "
+      "errors%s\n",
       (*db)->node_id(), static_cast<unsigned long long>(tally.transfers.load()),
       static_cast<unsigned long long>(tally.snapshots.load()),
       static_cast<unsigned long long>(flags.accounts),
       static_cast<long long>(flags.accounts) * static_cast<long long>(kInitialBalance),
-      static_cast<unsigned long long>(tally.errors.load()));
+      static_cast<unsigned long long>(tally.errors.load()), tally.wrong ? "; ONE HAD A WRONG TOTAL" : "");
   absl::Status alive = (*db)->health();
   if (!alive.ok()) std::fprintf(stderr, "bank: %s\n", std::string(alive.message()).c_str());
   absl::Status closed = (*db)->Close();
@@ -204,14 +211,16 @@ int main(int argc, char** argv) {
       flags.seconds = std::strtoull(value, nullptr, 10);
     } else if (value != nullptr && name == "--threads") {
       flags.threads = std::strtoull(value, nullptr, 10);
+    } else if (value != nullptr && name == "--workers") {
+      flags.workers = std::strtoull(value, nullptr, 10);
     } else {
       std::fprintf(stderr,
-                   "usage: bank --cluster DIR-or-address [--accounts N] [--seconds S] [--threads N]\n");
+                   "usage: bank --cluster DIR [--accounts N] [--seconds S] [--threads N] [--workers W]\n");
       return 2;
     }
   }
-  if (flags.cluster.empty() || flags.accounts < 2 || flags.threads == 0) {
-    std::fprintf(stderr, "bank: give --cluster, at least 2 --accounts and at least 1 thread\n");
+  if (flags.cluster.empty() || flags.accounts < 2 || flags.threads == 0 || flags.workers == 0) {
+    std::fprintf(stderr, "bank: give --cluster, at least 2 --accounts and at least 1 thread and worker\n");
     return 2;
   }
   return Run(flags);
