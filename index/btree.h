@@ -135,7 +135,7 @@ class Btree {
                                   int level) const;
   Task<absl::Status> InsertSplitting(txn::Transaction& tx, std::string_view key, RowPointer value) const;
   Task<absl::Status> SplitRoot(txn::Transaction& tx, PathNode root, std::vector<NodeEntry> entries,
-                               int left_count, int run) const;
+                               int left_count, int inserted, int run) const;
   Task<absl::Status> FreeEmptyLeaf(txn::Transaction& tx, std::string_view key) const;
   Task<absl::Status> GiveRangeAway(txn::Transaction& tx, PathNode parent, NodeView removed, bool* done) const;
   Task<absl::Status> CollapseRoot(txn::Transaction& tx) const;

@@ -29,16 +29,18 @@ Task<absl::Status> Btree::Replace(txn::Transaction& tx, std::string_view key, Ro
 
 namespace {
 
-// Where to split, so that both halves fit. `low` and `high` are the node's fences; the half-way point always
-// fits, since a node has room for several of the longest keys.
+// Where to split, so that both halves fit. The half-way point always does, since a node has room for several
+// of the longest keys.
 int FittingSplitPoint(std::span<const NodeEntry> entries, int inserted, int run, Fence low, Fence high,
                       size_t capacity) {
-  const int point = SplitPoint(entries, inserted, run, !low.bounded, !high.bounded);
-  const auto left = entries.first(static_cast<size_t>(point));
-  const auto right = entries.subspan(static_cast<size_t>(point));
-  const Fence middle{true, right.front().key};
-  if (NodeBytesNeeded(low, middle, left) <= capacity && NodeBytesNeeded(middle, high, right) <= capacity)
-    return point;
+  // A full node may have no room for the fence that it gets: then its last entries go too.
+  for (int point = SplitPoint(entries, inserted, run, !low.bounded, !high.bounded); point > 0; --point) {
+    const auto left = entries.first(static_cast<size_t>(point));
+    const auto right = entries.subspan(static_cast<size_t>(point));
+    const Fence middle{true, right.front().key};
+    if (NodeBytesNeeded(middle, high, right) > capacity) break;
+    if (NodeBytesNeeded(low, middle, left) <= capacity) return point;
+  }
   return SplitPoint(entries, -1, 0, false, false);
 }
 
@@ -67,7 +69,7 @@ Task<absl::Status> Btree::InsertSplitting(txn::Transaction& tx, std::string_view
     const int point = FittingSplitPoint(entries, i, run, low, high, sizes_.of(level));
     if (at == 0) {
       std::vector<NodeEntry> all = entries;
-      co_return co_await SplitRoot(tx, node, std::move(all), point, point == i ? run : 0);
+      co_return co_await SplitRoot(tx, node, std::move(all), point, i, run);
     }
     const auto left = std::span<const NodeEntry>(entries).first(static_cast<size_t>(point));
     const auto right = std::span<const NodeEntry>(entries).subspan(static_cast<size_t>(point));
@@ -76,9 +78,8 @@ Task<absl::Status> Btree::InsertSplitting(txn::Transaction& tx, std::string_view
                                co_await tx.Alloc(locality_, sizes_.of(level)));
     NodeEditor right_editor(sibling.payload);
     FURROW_CHECK(right_editor.Build(id_, partition_, level, {true, separator}, high, right));
-    if (point == i) right_editor.ContinueRun(run, 0);
     FURROW_CHECK(editor.Build(id_, partition_, level, low, {true, separator}, left));
-    if (point == i + 1) editor.ContinueRun(run, i);
+    i < point ? editor.ContinueRun(run, i) : right_editor.ContinueRun(run, i - point);
     carried = std::move(separator);
     carried_value = sibling.address.bits();
   }
@@ -88,7 +89,7 @@ Task<absl::Status> Btree::InsertSplitting(txn::Transaction& tx, std::string_view
 // The root's entries go to two new nodes; the root stays where it is, one level higher. Nothing in `entries`
 // lies in the root's own bytes.
 Task<absl::Status> Btree::SplitRoot(txn::Transaction& tx, PathNode root, std::vector<NodeEntry> entries,
-                                    int left_count, int run) const {
+                                    int left_count, int inserted, int run) const {
   const int level = root.node.level();
   if (level + 1 >= static_cast<int>(kMaxBtreeLevels)) {
     co_return absl::ResourceExhaustedError(
@@ -106,7 +107,8 @@ Task<absl::Status> Btree::SplitRoot(txn::Transaction& tx, PathNode root, std::ve
   NodeEditor right_editor(b.payload);
   FURROW_CHECK(left_editor.Build(id_, partition_, level, {}, {true, separator}, left));
   FURROW_CHECK(right_editor.Build(id_, partition_, level, {true, separator}, {}, right));
-  if (run > 0) right_editor.ContinueRun(run, 0);
+  inserted < left_count ? left_editor.ContinueRun(run, inserted)
+                        : right_editor.ContinueRun(run, inserted - left_count);
   FURROW_CO_ASSIGN_OR_RETURN(NodeEditor editor, Edit(tx, root.address, root.read_bytes, level + 1));
   const NodeEntry children[] = {{{}, a.address.bits()}, {separator, b.address.bits()}};
   FURROW_CHECK(editor.Build(id_, partition_, level + 1, {}, {}, children));
