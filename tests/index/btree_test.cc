@@ -229,6 +229,24 @@ TEST_F(BtreeTest, GrowsAndShrinksThroughManyLevels) {
   EXPECT_EQ(shape.levels, 1);
 }
 
+TEST_F(BtreeTest, AscendingInsertsFillTheirLeaves) {
+  Make(5, 9);
+  // Two sequences, one in the middle of the tree and one at its end.
+  for (uint64_t n = 0; n < 1000; n += 20) {
+    std::vector<std::string> keys;
+    for (uint64_t i = n; i < n + 20; ++i) {
+      keys.push_back("a" + Number(i));
+      keys.push_back("b" + Number(i));
+    }
+    std::sort(keys.begin(), keys.end());
+    Insert(0, keys);
+  }
+  const Btree::Shape shape = Verify(1);
+  EXPECT_EQ(shape.entries, 2000u);
+  // 21 bytes an entry in some 440 bytes of a leaf.
+  EXPECT_LT(shape.leaves, 2000 / 20 * 11 / 10) << "leaves are not full";
+}
+
 TEST_F(BtreeTest, AQueueKeepsNoEmptyLeaves) {
   Make(6, 8);
   for (uint64_t n = 0; n < 2000; n += 50) {
