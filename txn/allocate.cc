@@ -175,7 +175,7 @@ void Coordinator::ReturnLeases() {
       continue;
     }
     LeasedSlot slot{lease.address.bits(), lease.expected.bits(), lease.slot_bytes, 0};
-    // If it cannot be sent, the lease ends with our membership.
+    // If it cannot be sent, the slot stays leased until this node is no member any more.
     Send(mapping->primary().node, MessageType::kUnlease, 1, std::as_bytes(std::span(&slot, 1))).IgnoreError();
   }
 }

@@ -41,7 +41,7 @@ class Worker;
 class Coordinator;
 
 struct TransactionOptions {
-  bool read_only = false;            // writes are refused, and nothing is kept for validation
+  bool read_only = false;            // writes are refused; it commits at R without a message
   Nanos deadline_ns = 10 * kSecond;  // from Begin(); finite
 };
 

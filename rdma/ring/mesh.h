@@ -121,7 +121,8 @@ class RingMesh final : public QueueEvents, public Poller {
   absl::StatusOr<AcceptDecision> PrepareAccept(const ConnectRequest& request);
 
   // Room for a body of up to `bytes`, registered and with headroom, valid until every WRITE that reads it has
-  // completed and ReleaseStaged() is called. ResourceExhausted when `bytes` exceeds the largest record.
+  // completed and ReleaseStaged() is called. ResourceExhausted when `bytes` exceeds the largest record,
+  // or when all is in use by WRITEs under way.
   absl::StatusOr<std::span<std::byte>> StageRecord(size_t bytes);
   void ReleaseStaged(std::span<std::byte> body);
 
