@@ -126,6 +126,20 @@ class Connection {
   virtual bool failed() const = 0;
   // True if READ and WRITE end inside Post(), so that a poll right after it finds their completions.
   virtual bool completes_at_once() const { return false; }
+  // One READ of ReadNow(); `into` may be any memory.
+  struct NowRead {
+    RemoteAddress remote;
+    std::span<std::byte> into;
+  };
+  // READs in the order given, after all that was posted before, without completions: for the fast path of a
+  // reader whose own CPU copies. True: all bytes are there. False: this provider has no such path, it is not
+  // possible now, or one of them would fail (some bytes may be there): Post() them, that says why. At most
+  // kMaxReadNow.
+  static constexpr size_t kMaxReadNow = 4;
+  virtual bool ReadNow(std::span<const NowRead> /*reads*/) { return false; }
+  // A READ of these bytes comes soon: where the initiator's CPU copies, starts to bring the first lines into
+  // its cache. A hint: nothing happens where the address is wrong.
+  virtual void Prefetch(RemoteAddress /*remote*/, size_t /*bytes*/) {}
   void set_context(void* context) { context_ = context; }
   void* context() const { return context_; }
 

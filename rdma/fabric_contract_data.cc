@@ -206,6 +206,40 @@ TEST_P(FabricContractTest, RefusedRequestsChangeNothing) {
   for (Memory* memory : {&both, &readable, &writable, &hidden}) EXPECT_TRUE(AllZero(memory->bytes()));
 }
 
+// A provider may have no such path (then it always says no); one that has it obeys the same rules as Post().
+TEST_P(FabricContractTest, ReadNowBringsWhatReadBringsOrNothing) {
+  AddTwo();
+  Pair pair = Connect(*a_, *b_);
+  ASSERT_TRUE(pair.status.ok()) << pair.status;
+  Memory local = MakeMemory(*a_, Access::kNone);
+  Memory remote = MakeMemory(*b_, Access::kReadWrite);
+  Memory writable = MakeMemory(*b_, Access::kWrite);
+  Fill(local.bytes().first(100), 7);
+  // Behind a WRITE of the same connection it sees its bytes.
+  ASSERT_EQ(Do(*a_, pair.from, Write(local.bytes().first(100), remote.at(20))), CompletionStatus::kOk);
+  std::vector<std::byte> whole(100), part(9);
+  const Connection::NowRead reads[] = {{remote.at(20), whole}, {remote.at(51), part}, {remote.at(8), {}}};
+  pair.from->Prefetch(remote.at(20), 100);
+  const bool has = pair.from->ReadNow(reads);
+  EXPECT_TRUE(pair.from->completes_at_once() || !has);
+  if (has) {
+    EXPECT_TRUE(Same(whole, local.bytes().first(100)));
+    EXPECT_TRUE(Same(part, local.bytes().subspan(31, 9)));
+  }
+  // What Post() would refuse is refused, and leaves the connection as it is: Post() says why.
+  const RemoteAddress none{remote.at().address, RemoteKey(~remote.at().key.value())};
+  for (const RemoteAddress& bad : {none, writable.at(), remote.at(remote.bytes().size() - 8)}) {
+    pair.from->Prefetch(bad, whole.size());
+    const Connection::NowRead refused[] = {{bad, whole}};
+    EXPECT_FALSE(pair.from->ReadNow(refused));
+    EXPECT_FALSE(pair.from->failed());
+  }
+  EXPECT_TRUE(a_->completions.empty());
+  EXPECT_EQ(Do(*a_, pair.from, Read(local.bytes().first(8), none)), CompletionStatus::kRemoteAccess);
+  const Connection::NowRead again[] = {{remote.at(20), whole}};
+  EXPECT_FALSE(pair.from->ReadNow(again)) << "the connection has failed";
+}
+
 TEST_P(FabricContractTest, LocalBuffersMustBeRegistered) {
   AddTwo();
   Memory local = MakeMemory(*a_, Access::kNone);

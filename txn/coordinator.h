@@ -77,8 +77,13 @@ class Coordinator {
   void End(Transaction& tx);
   Task<CommitResult> Commit(Transaction& tx);
 
-  // --- reads (read.cc) ---
+  // --- reads (read_remote.cc) ---
+  // All inside the call, where the fabric can. False: not possible now, or the object is locked or changing.
+  bool TryReadRemote(Transaction& tx, const cluster::RegionMapping& mapping, Address address, uint32_t bytes,
+                     bool hint, ReadResult* result);
   Task<ReadResult> ReadRemote(Transaction& tx, Address address, uint32_t bytes, bool hint);
+
+  void PrefetchRemote(const cluster::RegionMapping& mapping, Address address, size_t bytes);
 
   // True if a read from the region's primary ends without waiting for the fabric.
   bool ReadsAtOnce(const cluster::RegionMapping& mapping) {
@@ -175,6 +180,7 @@ class Coordinator {
   Worker& worker_;
   Node& node_;
   rdma::RegisteredPool scratch_;
+  std::vector<std::byte> read_now_;  // where TryReadRemote() reads to; grows to the largest object
   LeaseCache leases_;
   std::vector<std::unique_ptr<LinkState>> links_;
 

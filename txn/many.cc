@@ -1,5 +1,5 @@
-// ReadMany: local objects are brought into the cache together before the first is looked at; remote ones are
-// read by coroutines side by side.
+// ReadMany: objects that this CPU copies are brought into the cache together before the first is looked at;
+// others are read by coroutines side by side.
 #include "base/check.h"
 #include "txn/coordinator.h"
 #include "txn/transaction.h"
@@ -34,7 +34,7 @@ Task<absl::Status> Transaction::ReadMany(std::span<const ReadSpec> specs, std::s
   for (const ReadSpec& spec : specs) Prefetch(spec.address, spec.payload_bytes);
   Join join;
   for (size_t i = 0; i < specs.size(); ++i) {
-    if (TryReadLocal(specs[i].address, specs[i].payload_bytes, specs[i].hint, &results[i])) continue;
+    if (TryReadNow(specs[i].address, specs[i].payload_bytes, specs[i].hint, &results[i])) continue;
     // Where READs end inside Post() nothing is gained by coroutines side by side, and this one need not give
     // its turn away, in which others would change what it has read.
     const cluster::RegionMapping* mapping = worker_.node().directory.Find(specs[i].address.region());

@@ -74,7 +74,7 @@ class Transaction {
     bool hint = false;
     ReadResult result{std::span<const std::byte>()};
     Task<ReadResult> slow{};
-    bool await_ready() { return tx.TryReadLocal(address, bytes, hint, &result); }
+    bool await_ready() { return tx.TryReadNow(address, bytes, hint, &result); }
     std::coroutine_handle<> await_suspend(std::coroutine_handle<> h) {
       slow = tx.ReadSlow(address, bytes, hint);
       return (slow.operator co_await()).await_suspend(h);
@@ -84,9 +84,10 @@ class Transaction {
       return std::move(result);
     }
   };
-  // The first `bytes` of the object's payload at R (own writes included). Does not suspend for local objects
-  // that are not locked. NotFound: not allocated at R. Aborted: conflict. InvalidArgument: no such slot, or
-  // `bytes` exceeds it. A second read of the same object must not ask for more bytes than the first one.
+  // The first `bytes` of the object's payload at R (own writes included). Does not suspend for objects that
+  // are not locked and are local, or remote where READs end inside the call. NotFound: not allocated at R.
+  // Aborted: conflict. InvalidArgument: no such slot, or `bytes` exceeds it. A second read of the same object
+  // must not ask for more bytes than the first one.
   ReadAwaiter Read(Address address, uint32_t bytes) { return ReadAwaiter{*this, address, bytes}; }
   // As Read(), along a route that may be out of date (a cached inner node). Where the address is no slot of
   // that size, holds nothing at R, or its version at R is gone ("snapshot too old"), the answer is NotFound;
@@ -99,7 +100,7 @@ class Transaction {
   // What this transaction has read or written there; null: nothing yet. An index must not share copies of
   // objects that are written here or were read in an old version.
   const Access* FindAccess(Address address) { return accesses_.Find(address); }
-  // Starts bringing a local object into the cache; a hint.
+  // Starts bringing an object into the cache, where reading it is this CPU's work; a hint.
   void Prefetch(Address address, uint32_t bytes);
 
   // --- writes: buffered; nothing is visible to others before Commit() ---
@@ -158,6 +159,7 @@ class Transaction {
  private:
   friend class Coordinator;
   friend class CommitRun;
+  friend class RemoteRead;
   // What a look at an object that this node is primary of came to.
   enum class Look : uint8_t { kDone, kLocked, kTorn };
   Look LookLocal(const cluster::RegionMapping& mapping, storage::Region& region, Address address,
@@ -172,7 +174,9 @@ class Transaction {
   void TooOld(Address address, bool hint, ReadResult* result);
   ReadResult FromAccess(const Access& access, uint32_t bytes) const;
   ReadResult Fail(Conflict conflict);
-  bool TryReadLocal(Address address, uint32_t bytes, bool hint, ReadResult* result);
+  static ReadResult NoSuchObject(Address address, bool hint);
+  // False: it has to be waited for.
+  bool TryReadNow(Address address, uint32_t bytes, bool hint, ReadResult* result);
   Task<ReadResult> ReadSlow(Address address, uint32_t bytes, bool hint);
   bool TryAllocCached(RegionId locality, uint32_t bytes, absl::StatusOr<Allocation>* result);
   Task<absl::StatusOr<Allocation>> AllocSlow(RegionId locality, uint32_t bytes);

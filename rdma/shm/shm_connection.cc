@@ -16,7 +16,7 @@ namespace {
 // Requests that are looked up, and their first lines fetched, before the first of them is executed.
 constexpr size_t kBatch = 16;
 
-void Prefetch(const std::byte* shared, size_t bytes, bool write) {
+void PrefetchLines(const std::byte* shared, size_t bytes, bool write) {
   // The first lines only: the copy itself is sequential.
   const size_t lines = bytes > 256 ? 4 : (bytes + 63) / 64;
   for (size_t i = 0; i < lines; ++i) {
@@ -117,21 +117,50 @@ ShmConnection::Target ShmConnection::Resolve(const WorkRequest& request) {
     return {nullptr, CompletionStatus::kLocalProtection};
   if (request.opcode == Opcode::kSend) return {};
 
-  const RemoteRegion* region = remote_->Find(request.remote.key);
-  if (region == nullptr) [[unlikely]]
-    region = remote_->FindSlowly(request.remote.key);
   const Access want = request.opcode == Opcode::kRead ? Access::kRead : Access::kWrite;
+  const Target target = Locate(request.remote, bytes, want);
+  if (target.status == CompletionStatus::kOk) PrefetchLines(target.shared, bytes, want == Access::kWrite);
+  return target;
+}
+
+ShmConnection::Target ShmConnection::Locate(RemoteAddress at, size_t bytes, Access want) {
+  const RemoteRegion* region = remote_->Find(at.key);
+  if (region == nullptr) [[unlikely]]
+    region = remote_->FindSlowly(at.key);
   if (region == nullptr || !remote_->Alive(*region) || region->data == nullptr ||
       !Grants(region->word.access(), want)) [[unlikely]] {
     return {nullptr, CompletionStatus::kRemoteAccess};
   }
-  const uint64_t offset = request.remote.address - region->base;
+  const uint64_t offset = at.address - region->base;
   if (offset > region->bytes || bytes > region->bytes - offset) [[unlikely]] {
     return {nullptr, CompletionStatus::kRemoteAccess};
   }
-  std::byte* shared = region->data + offset;
-  Prefetch(shared, bytes, want == Access::kWrite);
-  return {shared, CompletionStatus::kOk};
+  return {region->data + offset, CompletionStatus::kOk};
+}
+
+bool ShmConnection::ReadNow(std::span<const NowRead> reads) {
+  if (failed()) [[unlikely]]
+    return false;
+  guard_->Enter();
+  bool all = reads.size() <= kMaxReadNow;
+  for (size_t i = 0; i < reads.size() && all; ++i) {
+    const Target target = Locate(reads[i].remote, reads[i].into.size(), Access::kRead);
+    all = target.status == CompletionStatus::kOk;
+    if (all) CopyFromShared(reads[i].into.data(), target.shared, reads[i].into.size());
+  }
+  guard_->Leave();
+  return all;
+}
+
+void ShmConnection::Prefetch(RemoteAddress remote, size_t bytes) {
+  if (failed()) return;
+  guard_->Enter();
+  // Memory that is not mapped yet is looked for by who reads it.
+  const bool known = remote_->Find(remote.key) != nullptr;
+  const Target target =
+      known ? Locate(remote, bytes, Access::kRead) : Target{nullptr, CompletionStatus::kRemoteAccess};
+  if (target.status == CompletionStatus::kOk) PrefetchLines(target.shared, bytes, false);
+  guard_->Leave();
 }
 
 void ShmConnection::Execute(const WorkRequest& request, const Target& target) {

@@ -36,6 +36,8 @@ class ShmConnection final : public Connection {
   std::string_view peer_private_data() const override { return peer_private_data_; }
   bool failed() const override { return failed_ || peer_gone_.load(std::memory_order_acquire); }
   bool completes_at_once() const override { return true; }
+  bool ReadNow(std::span<const NowRead> reads) override;
+  void Prefetch(RemoteAddress remote, size_t bytes) override;
 
   // --- the fabric's thread, before the connection is handed out ---
   // What the peer has told. Adds the connection to the session, from where LosePeer() comes.
@@ -67,6 +69,8 @@ class ShmConnection final : public Connection {
       : queue_(std::move(queue)), limits_(limits), inbox_file_(std::move(inbox)) {}
 
   Target Resolve(const WorkRequest& request);
+  // The peer's bytes, if it grants `want` on them.
+  Target Locate(RemoteAddress at, size_t bytes, Access want);
   void Execute(const WorkRequest& request, const Target& target);
   void End(const WorkRequest& request, CompletionStatus status);
   CompletionStatus Send(const WorkRequest& request);

@@ -57,6 +57,25 @@ void SimEnd::PostOne(const WorkRequest& work) {
   Send(sends ? request->size() : 0, this, [this, request] { peer->Arrive(request); });
 }
 
+bool SimEnd::ReadNow(std::span<const Connection::NowRead> reads) {
+  const bool possible = network.options().at_once && !process.dead() && !failed() && !peer_lost_ &&
+                        !held_back_ && outstanding_.empty() && !Blocked() && peer->established &&
+                        !peer->closed() && reads.size() <= Connection::kMaxReadNow;
+  if (!possible) return false;
+  for (const Connection::NowRead& read : reads) {
+    auto request = std::make_shared<SimRequest>();
+    request->work = WorkRequest{.opcode = Opcode::kRead, .local = read.into, .remote = read.remote};
+    std::shared_ptr<SimRegistration> target = peer->FindTarget(*request);
+    if (target == nullptr) return false;
+    SimTransfer transfer(*this, *peer, request, std::move(target), network.options().piece_bytes,
+                         network.random_);
+    transfer.Move(transfer.left());
+    if (!read.into.empty()) std::memcpy(read.into.data(), request->payload.data(), read.into.size());
+    network.world().Elapse(network.random_.Between(50, 300) + static_cast<Nanos>(read.into.size() / 10));
+  }
+  return true;
+}
+
 // Copies within the step of the initiator, whose core it takes. False: not in this mode, or not possible now.
 bool SimEnd::TryAtOnce(const std::shared_ptr<SimRequest>& request) {
   if (!network.options().at_once || request->work.opcode == Opcode::kSend) return false;

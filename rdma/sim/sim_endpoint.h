@@ -85,6 +85,7 @@ class SimEnd {
 
   // --- for SimConnection ---
   absl::Status Post(std::span<const WorkRequest> requests);
+  bool ReadNow(std::span<const Connection::NowRead> reads);
   absl::Status PostReceive(uint64_t id, std::span<std::byte> buffer);
   void Close();  // the owner destroyed the connection
 

@@ -51,6 +51,7 @@ class SimConnection final : public Connection {
   std::string_view peer_private_data() const override { return end_.peer_private_data; }
   bool failed() const override { return end_.failed(); }
   bool completes_at_once() const override { return end_.network.options().at_once; }
+  bool ReadNow(std::span<const NowRead> reads) override { return end_.ReadNow(reads); }
   SimEnd& end() { return end_; }
 
  private:
