@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/mutex.h"
 #include "base/thread.h"
+#include "cluster/grpc_library.h"
 #include "cluster/proto/cluster.grpc.pb.h"
 #include "cluster/proto/cluster.pb.h"
 #include "cluster/secret.h"
@@ -55,9 +56,14 @@ struct FlightOf final : Flight {
 
 // A completion queue and thread of its own, and not gRPC's callback interface: in gRPC 1.51 the queue behind
 // that is freed under its thread when the last channel of the process goes.
+//
+// Lifetimes, each within the next: reader and context of a call; the call as one of calls_under_way_;
+// channel; completion queue; the gRPC library, which stays. Shutdown() returns when the last call is
+// destroyed.
 class ControlClient::Impl {
  public:
   explicit Impl(std::string secret) : secret_(std::move(secret)) {
+    KeepGrpcInitialised();
     thread_ = Thread({.name = "control-client", .realtime_priority = 0, .cpu = {}}, [this] { Run(); });
   }
   ~Impl() {
@@ -81,6 +87,7 @@ class ControlClient::Impl {
       if (!stopped_) {
         stub = StubOf(address);
         flights_.insert(flight.get());
+        ++calls_under_way_;
       }
     }
     if (stub == nullptr) return flight->done(absl::CancelledError("this member is stopping"));
@@ -93,10 +100,10 @@ class ControlClient::Impl {
   void Shutdown() {
     MutexLock lock(&mutex_);
     stopped_ = true;
-    // A call cannot end while we hold the lock: its flight stays. Cancelling completes nothing on this
-    // thread.
+    // A flight is among flights_ only while its context lives, and cannot leave while we hold the lock.
+    // Cancelling completes nothing on this thread.
     for (Flight* flight : flights_) flight->context.TryCancel();
-    while (!flights_.empty()) landed_.Wait(&mutex_);
+    while (calls_under_way_ > 0) landed_.Wait(&mutex_);
   }
 
  private:
@@ -120,8 +127,13 @@ class ControlClient::Impl {
     while (queue_.Next(&tag, &ok)) {
       std::unique_ptr<Flight> flight(static_cast<Flight*>(tag));
       flight->done(FromGrpc(flight->address, flight->status));
+      {
+        MutexLock lock(&mutex_);
+        flights_.erase(flight.get());
+      }
+      flight.reset();
       MutexLock lock(&mutex_);
-      flights_.erase(flight.get());
+      --calls_under_way_;
       landed_.SignalAll();
     }
   }
@@ -130,10 +142,11 @@ class ControlClient::Impl {
   grpc::CompletionQueue queue_;
   Thread thread_;
   Mutex mutex_;
-  CondVar landed_;  // a call has ended
+  CondVar landed_;  // a call is destroyed
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   absl::flat_hash_map<std::string, std::unique_ptr<pb::Control::Stub>> stubs_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_set<Flight*> flights_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_set<Flight*> flights_ ABSL_GUARDED_BY(mutex_);  // that may be cancelled
+  size_t calls_under_way_ ABSL_GUARDED_BY(mutex_) = 0;            // begun and not yet destroyed
 };
 
 ControlClient::ControlClient(std::string secret) : impl_(std::make_unique<Impl>(std::move(secret))) {}

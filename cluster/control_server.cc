@@ -15,6 +15,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "cluster/grpc_library.h"
 #include "cluster/proto/cluster.grpc.pb.h"
 #include "cluster/proto/cluster.pb.h"
 #include "cluster/secret.h"
@@ -115,6 +116,7 @@ absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Start(const std::s
                                                                     ControlHandler& handler) {
   FURROW_RETURN_IF_ERROR(TryBind(address));
   FURROW_ASSIGN_OR_RETURN(HostPort at, Split(address));
+  KeepGrpcInitialised();
   std::unique_ptr<ControlServer> server(new ControlServer);
   server->impl_ = std::make_unique<Impl>(std::move(secret), handler);
   grpc::ServerBuilder builder;
