@@ -124,6 +124,9 @@ class Connection {
   virtual NodeId peer() const = 0;
   virtual std::string_view peer_private_data() const = 0;  // what the other side passed to Connect or accept
   virtual bool failed() const = 0;
+  // True if every posted request has ended and its completion, if it has one, was polled: destroying the
+  // connection then drops no end that somebody waits for.
+  virtual bool idle() const = 0;
   // True if READ and WRITE end inside Post(), so that a poll right after it finds their completions.
   virtual bool completes_at_once() const { return false; }
   // One READ of ReadNow(); `into` may be any memory.

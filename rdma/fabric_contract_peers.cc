@@ -114,6 +114,26 @@ TEST_P(FabricContractTest, DestroyedConnectionDropsItsCompletions) {
 
 // --- connecting ---
 
+TEST_P(FabricContractTest, ConnectionIsIdleOnceItsCompletionsArePolled) {
+  AddTwo();
+  Pair pair = Connect(*a_, *b_);
+  Memory local = MakeMemory(*a_, Access::kNone);
+  Memory remote = MakeMemory(*b_, Access::kReadWrite);
+  EXPECT_TRUE(pair.from->idle());
+  const WorkRequest read = Read(local.bytes().first(8), remote.at());
+  ASSERT_TRUE(pair.from->Post(read).ok());
+  EXPECT_FALSE(pair.from->idle()) << "its completion was not polled";
+  NextRequest(*a_);
+  EXPECT_TRUE(pair.from->idle());
+  // Of a connection that has failed, too: what is flushed comes first.
+  EXPECT_EQ(Do(*a_, pair.from, Read(local.bytes().first(8), remote.at(1 << 20))),
+            CompletionStatus::kRemoteAccess);
+  ASSERT_TRUE(pair.from->Post(read).ok());
+  EXPECT_FALSE(pair.from->idle());
+  EXPECT_EQ(NextRequest(*a_).status, CompletionStatus::kFlushed);
+  EXPECT_TRUE(pair.from->idle());
+}
+
 TEST_P(FabricContractTest, ManyConnectionsAreIndependent) {
   AddTwo();
   constexpr size_t kConnections = 100;

@@ -39,7 +39,7 @@ class CommitRun {
   // A node that takes part, and the groups that it is primary or backup of, as bit sets.
   struct Party {
     NodeId node;
-    LinkState* state = nullptr;
+    Pinned<LinkState> state{};
     uint64_t primary_of = 0;
     uint64_t backup_of = 0;
     uint64_t reserved = 0;  // log room that is not used yet, without that for truncation

@@ -161,23 +161,34 @@ void Coordinator::OnLinkLost(rdma::OutboundLink& link) {
   for (auto& op : ops_) {
     if (op == nullptr || op->replies_pending == 0) continue;
     bool takes_part = std::any_of(op->links.begin(), op->links.end(),
-                                  [&](const LinkState* state) { return state->link == &link; });
+                                  [&](const Pinned<LinkState>& state) { return state->link == &link; });
     if (!takes_part) continue;
     op->lost = true;
     Wake(*op);
+  }
+  // A gone member is told nothing any more; what it holds is recovery's.
+  for (auto& state : links_) {
+    if (state->link == &link) state->untold.clear();
   }
   FailCalls(link.node);
 }
 
 LinkState* Coordinator::LinkTo(NodeId node) {
   for (auto& state : links_) {
-    if (state->link->node == node) return state.get();
+    if (state->link->node == node && !state->link->gone) return state.get();
   }
   rdma::OutboundLink* link = worker_.mesh().link(node);
   if (link == nullptr) return nullptr;
+  for (auto& state : links_) {
+    if (state->link == link) return state.get();
+  }
   links_.push_back(std::make_unique<LinkState>());
   links_.back()->link = link;
   return links_.back().get();
+}
+
+void Coordinator::Collect() {
+  std::erase_if(links_, [](const auto& state) { return state->link->gone && state->pins == 0; });
 }
 
 }  // namespace furrow::txn

@@ -20,6 +20,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
+#include "base/pinned.h"
 #include "rdma/operation.h"
 #include "txn/lease_cache.h"
 #include "txn/records.h"
@@ -28,9 +29,11 @@
 
 namespace furrow::txn {
 
-// What the coordinator knows of the way to one node, besides the mesh's link.
+// What the coordinator knows of the way to one node, besides the mesh's link. It goes when its link is gone
+// and nobody pins it: a coroutine that suspends, or a transaction that is not complete.
 struct LinkState {
-  rdma::OutboundLink* link = nullptr;
+  Pinned<rdma::OutboundLink> link;
+  uint32_t pins = 0;
   // Transactions with records at that node that may be truncated but have not been told so, oldest first.
   std::deque<uint64_t> untold;
   // Room that their truncation has reserved: kTruncateRoom each.
@@ -61,9 +64,9 @@ struct CommitOp : rdma::Operation {
   bool complete = false;  // everything acknowledged (or aborted): truncatable
   Conflict conflict;
   std::coroutine_handle<> waiter;
-  absl::InlinedVector<LinkState*, 4> links;  // participants, for truncation
-  std::vector<std::span<std::byte>> limbo;   // staged bodies that go back with the last LOCK-REPLY
-  bool released = false;                     // its commit has no interest in it any more
+  absl::InlinedVector<Pinned<LinkState>, 4> links;  // participants, for truncation
+  std::vector<std::span<std::byte>> limbo;          // staged bodies that go back with the last LOCK-REPLY
+  bool released = false;                            // its commit has no interest in it any more
 };
 
 class Coordinator {
@@ -151,7 +154,10 @@ class Coordinator {
   void FlushTruncations(bool wake);
   bool HasUntold() const;
 
+  // The way to a node, or null. It may be gone, and stays as it is until the caller suspends.
   LinkState* LinkTo(NodeId node);
+  // Forgets the links of gone members that nobody needs any more; called by a timer of the worker.
+  void Collect();
   std::vector<std::unique_ptr<LinkState>>& links() { return links_; }
   Worker& worker() { return worker_; }
 
@@ -163,7 +169,7 @@ class Coordinator {
   static void PrimaryAcknowledged(rdma::Operation* self, rdma::CompletionStatus status);
   void FailCalls(NodeId node);
   absl::Status SendAnswer(rdma::RingWriter& writer, std::span<const std::byte> answer);
-  Task<void> AnswerLater(rdma::InboundRing* ring, std::vector<std::byte> answer);
+  Task<void> AnswerLater(Pinned<rdma::InboundRing> ring, std::vector<std::byte> answer);
   // Appends a staged body that nobody else uses and sees to its release: at once where the bytes are gone
   // when Append() returns, otherwise with the completion.
   absl::Status AppendAndRelease(rdma::RingWriter& ring, std::span<std::byte> body, CommitOp* op,

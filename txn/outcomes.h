@@ -33,6 +33,8 @@ class OutcomeBits {
     }
     newest_ = local;
   }
+  // No transaction of the thread was ever seen.
+  bool empty() const { return newest_ == 0; }
   RememberedOutcome Find(uint64_t local) const {
     if (local + kRemembered <= newest_) return RememberedOutcome::kExpired;
     if (local > newest_ || (bits_[Word(local)] & Bit(local)) == 0)

@@ -343,9 +343,23 @@ void Participant::ReleaseFront(Sender& sender) {
   if (sender.ring->heads != nullptr) sender.ring->heads->Return(end, false);
 }
 
-void Participant::OnRingClosed(rdma::InboundRing& ring) { ring.closed = true; }
+void Participant::OnRingClosed(rdma::InboundRing& ring) {
+  ring.closed = true;
+  // Records that are held wait for recovery, and their sender with them.
+  if (ring.context == nullptr || ring.reader->held() != 0) return;
+  auto it = std::find_if(senders_.begin(), senders_.end(),
+                         [&ring](const auto& sender) { return sender.get() == ring.context; });
+  FURROW_CHECK(it != senders_.end());
+  if (!(*it)->outcomes.empty()) {
+    if (departed_.size() == kMaxDeparted) departed_.pop_front();
+    departed_.push_back({ring.from, worker_.loop().Now() + kOutcomesKeptNs, std::move((*it)->outcomes)});
+  }
+  ring.context = nullptr;
+  senders_.erase(it);
+}
 
 void Participant::Collect() {
+  while (!departed_.empty() && departed_.front().until <= worker_.loop().Now()) departed_.pop_front();
   Timestamp safe_point =
       Mutated(Mutation::kReuseOldVersionsEarly) ? Timestamp::Max() : node_.safe_point.safe_point();
   if (old_versions_ != nullptr) old_versions_->Collect(safe_point);

@@ -36,12 +36,15 @@ class Participant {
   void OnRequest(rdma::InboundRing& ring, const rdma::RingRecord& record);
   void OnRingClosed(rdma::InboundRing& ring);
 
-  // Frees old versions and emptied blocks; called by a timer of the worker.
+  // Frees old versions, emptied blocks, and what is remembered of senders that have left for long; called by
+  // a timer of the worker.
   void Collect();
 
   // Records held for truncation, all senders.
   size_t held_records() const { return held_; }
   uint64_t malformed() const { return malformed_; }
+  // Coordinator threads that records came from and whose rings are not closed, or hold records.
+  size_t senders() const { return senders_.size(); }
 
  private:
   enum class State : uint8_t { kNone, kLocked, kRefused, kInstalled };
@@ -57,7 +60,7 @@ class Participant {
     bool done;     // nobody needs it any more
   };
   struct Sender {
-    rdma::InboundRing* ring = nullptr;
+    Pinned<rdma::InboundRing> ring;
     std::deque<Held> held;
     uint64_t first_held = 1;                         // number of held.front()
     absl::flat_hash_map<uint64_t, Pending> pending;  // by local id
@@ -94,8 +97,8 @@ class Participant {
   void OnCutBlock(rdma::InboundRing& ring, const MessageHeader& header, std::span<const std::byte> body);
   void OnUnlease(rdma::InboundRing& ring, const MessageHeader& header, std::span<const std::byte> body);
   void OnLease(rdma::InboundRing& ring, const MessageHeader& header, std::span<const std::byte> body);
-  Task<void> ServeLease(rdma::InboundRing* ring, uint64_t request, LeaseRequest lease);
-  Task<void> ServeCut(rdma::InboundRing* ring, uint64_t request, CutRequest cut);
+  Task<void> ServeLease(Pinned<rdma::InboundRing> ring, uint64_t request, LeaseRequest lease);
+  Task<void> ServeCut(Pinned<rdma::InboundRing> ring, uint64_t request, CutRequest cut);
   void AnswerWith(rdma::InboundRing& ring, uint64_t request, AnswerCode code, uint32_t count,
                   std::span<const std::byte> elements);
   void Malformed(rdma::InboundRing& ring, std::string_view what);
@@ -104,6 +107,16 @@ class Participant {
   Node& node_;
   std::unique_ptr<storage::OldVersionWriter> old_versions_;
   std::vector<std::unique_ptr<Sender>> senders_;
+  // What is remembered of threads that have left, the first to leave first: for kOutcomesKeptNs, and of no
+  // more than kMaxDeparted; further ones make the oldest expire.
+  static constexpr Nanos kOutcomesKeptNs = 600 * kSecond;
+  static constexpr size_t kMaxDeparted = 256;
+  struct Departed {
+    rdma::WorkerIdentity thread;
+    Nanos until;
+    OutcomeBits outcomes;
+  };
+  std::deque<Departed> departed_;
   size_t held_ = 0;
   uint64_t malformed_ = 0;
 };

@@ -10,7 +10,10 @@ namespace furrow::txn {
 
 void Participant::OnRequest(rdma::InboundRing& ring, const rdma::RingRecord& record) {
   MessageHeader header;
-  if (!ReadAt(record.body, 0, &header) || header.reserved != 0) return Malformed(ring, "message");
+  if (!ReadAt(record.body, 0, &header) || header.reserved != 0) {
+    ring.reader->Release(record.end);
+    return Malformed(ring, "message");
+  }
   std::span<const std::byte> body = record.body.subspan(sizeof header);
   switch (header.type) {
     case MessageType::kValidate:
@@ -26,7 +29,7 @@ void Participant::OnRequest(rdma::InboundRing& ring, const rdma::RingRecord& rec
       OnCutBlock(ring, header, body);
       break;
     default:
-      return Malformed(ring, "message");
+      Malformed(ring, "message");
   }
   ring.reader->Release(record.end);
   if (ring.heads != nullptr) ring.heads->Return(record.end, false);
@@ -78,7 +81,7 @@ void Participant::OnLease(rdma::InboundRing& ring, const MessageHeader& header,
   worker_.loop().Spawn(ServeLease(&ring, header.request, lease));
 }
 
-Task<void> Participant::ServeLease(rdma::InboundRing* ring, uint64_t request, LeaseRequest lease) {
+Task<void> Participant::ServeLease(Pinned<rdma::InboundRing> ring, uint64_t request, LeaseRequest lease) {
   std::vector<storage::SlotLease> slots;
   absl::Status status = co_await worker_.coordinator().LeaseHere(
       RegionId(lease.locality), storage::SizeClass(static_cast<uint8_t>(lease.size_class)), lease.count,
@@ -104,7 +107,7 @@ void Participant::OnCutBlock(rdma::InboundRing& ring, const MessageHeader& heade
   worker_.loop().Spawn(ServeCut(&ring, header.request, cut));
 }
 
-Task<void> Participant::ServeCut(rdma::InboundRing* ring, uint64_t request, CutRequest cut) {
+Task<void> Participant::ServeCut(Pinned<rdma::InboundRing> ring, uint64_t request, CutRequest cut) {
   storage::Region* region = node_.regions.Find(RegionId(cut.region));
   if (region == nullptr || cut.block >= region->blocks()) {
     AnswerWith(*ring, request, AnswerCode::kBadRequest, 0, {});

@@ -79,7 +79,7 @@ Task<ReadResult> Coordinator::ReadRemote(Transaction& tx, Address address, uint3
     const cluster::RegionMapping* mapping = node_.directory.Find(address.region());
     if (!read.Aim(*mapping, *node_.current_view(), &result)) co_return std::move(result);
     if (loop.Now() > tx.deadline_) co_return tx.Fail({.reason = AbortReason::kDeadline, .address = address});
-    LinkState* link = LinkTo(mapping->primary().node);
+    const Pinned<LinkState> link = LinkTo(mapping->primary().node);
     if (link == nullptr || link->link->gone || link->link->connection == nullptr) {
       co_return tx.Fail({.reason = AbortReason::kMemberLost, .address = address});
     }

@@ -24,7 +24,7 @@ Task<absl::StatusOr<std::vector<std::byte>>> Coordinator::Call(NodeId node, Mess
   const Nanos deadline = worker_.loop().Now() + kCallDeadlineNs;
   const uint64_t room = rdma::RecordBytes(sizeof(MessageHeader) + answer_bytes);
   const uint64_t need = rdma::RecordBytes(sizeof(MessageHeader) + body.size());
-  LinkState* state = LinkTo(node);
+  const Pinned<LinkState> state = LinkTo(node);
   if (state == nullptr || state->link->connection == nullptr) {
     co_return absl::UnavailableError(absl::StrCat("no connection to member ", node.value()));
   }
@@ -143,6 +143,7 @@ void Coordinator::FailCalls(NodeId node) {
     }
     it = next;
   }
+  absl::erase_if(late_, [node](const auto& late) { return late.second.first == node; });
 }
 
 void Coordinator::Answer(rdma::InboundRing& ring, std::span<const std::byte> answer) {
@@ -155,7 +156,8 @@ void Coordinator::Answer(rdma::InboundRing& ring, std::span<const std::byte> ans
     return;
   }
   if (SendAnswer(*writer, answer).ok()) return;
-  worker_.loop().Spawn(AnswerLater(&ring, std::vector<std::byte>(answer.begin(), answer.end())));
+  worker_.loop().Spawn(
+      AnswerLater(Pinned<rdma::InboundRing>(&ring), std::vector<std::byte>(answer.begin(), answer.end())));
 }
 
 absl::Status Coordinator::SendAnswer(rdma::RingWriter& writer, std::span<const std::byte> answer) {
@@ -165,7 +167,7 @@ absl::Status Coordinator::SendAnswer(rdma::RingWriter& writer, std::span<const s
 }
 
 // Its room in the ring is reserved; what is missing is a free request or a buffer, which completions bring.
-Task<void> Coordinator::AnswerLater(rdma::InboundRing* ring, std::vector<std::byte> answer) {
+Task<void> Coordinator::AnswerLater(Pinned<rdma::InboundRing> ring, std::vector<std::byte> answer) {
   do {
     co_await worker_.loop().Yield();
   } while (!ring->closed && ring->ReplyWriter() != nullptr && !SendAnswer(*ring->ReplyWriter(), answer).ok());

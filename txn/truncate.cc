@@ -11,7 +11,8 @@ namespace furrow::txn {
 
 void Coordinator::Completed(CommitOp& op, bool committed) {
   op.complete = true;
-  for (LinkState* state : op.links) {
+  for (const Pinned<LinkState>& state : op.links) {
+    if (state->link->gone) continue;
     if (committed) {
       state->untold.push_back(op.local);
     } else {

@@ -52,7 +52,7 @@ Task<bool> CommitRun::Validate() {
 }
 
 Task<bool> CommitRun::ValidateRemote(NodeId node, std::vector<Access*> accesses) {
-  LinkState* state = coordinator_.LinkTo(node);
+  const Pinned<LinkState> state = coordinator_.LinkTo(node);
   if (state == nullptr || state->link->gone || state->link->connection == nullptr) {
     op_->lost = true;
     co_return false;

@@ -62,6 +62,9 @@ Worker::Worker(Node& node, WorkerId id, EventLoop& loop, rdma::CompletionQueue& 
 Worker::~Worker() {
   if (housekeeping_ != 0) loop_.Cancel(housekeeping_);
   loop_.DestroyTasks();  // their frames hold transactions of this worker
+  // Both pin links and rings of the mesh.
+  coordinator_.reset();
+  participant_.reset();
 }
 
 absl::Status Worker::Start() {
@@ -94,6 +97,8 @@ void Worker::Housekeep() {
   coordinator_->FlushTruncations(false);
   mesh_->ReturnHeads();
   participant_->Collect();
+  coordinator_->Collect();
+  mesh_->Collect();
   const Nanos previous = housekeeping_interval_;
   housekeeping_interval_ = active || participant_->held_records() > 0
                                ? node_.options.truncate_flush_ns

@@ -36,7 +36,7 @@ Task<absl::StatusOr<std::span<const std::byte>>> ReplicaReader::Read(const clust
       co_return absl::DataLossError(absl::StrCat("region ", region.value(), " is not here"));
     co_return std::span<const std::byte>(local->base() + offset, buffer.size());
   }
-  rdma::OutboundLink* link = worker_.mesh().link(replica.node);
+  const Pinned<rdma::OutboundLink> link = worker_.mesh().link(replica.node);
   if (link == nullptr || link->connection == nullptr || link->gone) {
     co_return absl::UnavailableError(absl::StrCat("no connection to node ", replica.node.value()));
   }

@@ -11,9 +11,6 @@
 namespace furrow::rdma {
 namespace {
 
-// Words for heads, one cache line each: three per pair of workers, so for over 300 of them.
-constexpr size_t kWordsBytes = 64 << 10;
-constexpr size_t kWordStride = 64;
 // Records of one ring that are delivered before others get a turn.
 constexpr int kDeliverBatch = 64;
 
@@ -38,8 +35,6 @@ absl::Status RingMesh::Start() {
   FURROW_ASSIGN_OR_RETURN(MemoryFile large,
                           MakeMemory("staging", options_.staging_bytes - options_.staging_bytes / 8));
   FURROW_ASSIGN_OR_RETURN(staging_, Staging::Create(fabric_, std::move(small), std::move(large)));
-  FURROW_ASSIGN_OR_RETURN(words_, MakeMemory("heads", kWordsBytes));
-  FURROW_ASSIGN_OR_RETURN(words_registration_, fabric_.Register(words_, Access::kWrite));
   return MakeSelfRing();
 }
 
@@ -52,28 +47,14 @@ absl::StatusOr<MemoryFile> RingMesh::MakeMemory(const std::string& name, size_t 
   return options_.make_memory(absl::StrCat(name, "-w", self_identity_.worker.value(), "-", number), bytes);
 }
 
-absl::StatusOr<std::byte*> RingMesh::TakeHeadWord() {
-  MutexLock lock(&mutex_);
-  if (words_used_ + kWordStride > words_.size()) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "a worker can have rings with at most ", kWordsBytes / kWordStride / 3, " workers of other nodes"));
-  }
-  std::byte* word = words_.data() + words_used_;
-  words_used_ += kWordStride;
-  return word;
-}
-
-RemoteAddress RingMesh::AddressOfWord(const std::byte* word) const {
-  return words_registration_->remote_address().Plus(static_cast<uint64_t>(word - words_.data()));
-}
-
 absl::Status RingMesh::MakeSelfRing() {
   self_rings_ = std::make_unique<Accepted>();
   OwnRing& ring = self_rings_->log;
-  FURROW_ASSIGN_OR_RETURN(ring.memory, MakeMemory("log-self", kRingHeadBytes + options_.log_ring_bytes));
+  FURROW_ASSIGN_OR_RETURN(MemoryFile file,
+                          MakeMemory("log-self", RingMemory::Bytes(options_.log_ring_bytes, 0)));
+  ring.memory = RingMemory(std::move(file), options_.log_ring_bytes, options_.free_memory);
   const uint64_t nonce = EntropySeed();
-  // Memory files are rounded up to pages; a ring's data is exactly its capacity.
-  std::span<std::byte> bytes = ring.memory.bytes().subspan(0, kRingHeadBytes + options_.log_ring_bytes);
+  const std::span<std::byte> bytes = ring.memory.ring();
   ring.inbound.kind = InboundRing::Kind::kLog;
   ring.inbound.from = self_identity_;
   ring.inbound.reader = std::make_unique<RingReader>(bytes, nonce);
@@ -165,47 +146,15 @@ void RingMesh::ReturnHeads() {
 void RingMesh::OnNotified(Connection& connection, uint8_t channel) {
   auto* wires = static_cast<Wires*>(connection.context());
   if (wires == nullptr) return;
-  switch (channel) {
-    case kLogChannel:
-      return Notify(wires->log);
-    case kMessageChannel:
-      return Notify(wires->messages);
-    case kReplyChannel:
-      return Notify(wires->replies);
-    default:
-      return;
+  if (wires->peer != nullptr) {
+    if (channel == kReplyChannel) Notify(&wires->peer->replies.inbound);
+    return;
   }
+  if (channel == kLogChannel) Notify(&wires->accepted->log.inbound);
+  if (channel == kMessageChannel) Notify(&wires->accepted->messages.inbound);
 }
 
 void RingMesh::OnReceived(Connection&, uint64_t, uint32_t) {}  // the mesh posts no receives
-
-void RingMesh::Close(InboundRing* ring) {
-  if (ring == nullptr || ring->closed) return;
-  bool any = false;
-  while (Deliver(*ring, kDeliverBatch, &any)) {
-  }
-  ring->heads.reset();
-  handler_.OnRingClosed(*ring);
-  ring->closed = true;
-  // A peer that has left in good order has no record here any more. One that died may have: recovery will ask
-  // for them.
-  if (ring->reader->held() == 0) FreeMemory(*ring);
-}
-
-void RingMesh::FreeMemory(InboundRing& ring) {
-  auto free = [&](OwnRing& own) {
-    if (&own.inbound != &ring) return;
-    ring.reader->Detach();
-    own.registration.reset();
-    MemoryFile memory = std::move(own.memory);
-    if (options_.free_memory) options_.free_memory(std::move(memory));
-  };
-  for (const auto& accepted : accepted_) {
-    free(accepted->log);
-    free(accepted->messages);
-  }
-  for (const auto& peer : peers_) free(peer->replies);
-}
 
 void RingMesh::OnDisconnected(Connection& connection) {
   // The handler may have posted and polled: it is told when it has returned.
@@ -216,16 +165,92 @@ void RingMesh::OnDisconnected(Connection& connection) {
   }
 }
 
+// --- ends ---
+
 void RingMesh::Lose(Connection& connection) {
   auto* wires = static_cast<Wires*>(connection.context());
   if (wires == nullptr) return;
-  Close(wires->log);
-  Close(wires->messages);
-  Close(wires->replies);
-  if (wires->link != nullptr && !wires->link->gone) {
-    wires->link->gone = true;
-    handler_.OnLinkLost(*wires->link);
+  wires->lost = true;
+  if (wires->peer != nullptr) LosePeer(*wires->peer);
+  if (wires->accepted != nullptr) LoseAccepted(*wires->accepted);
+}
+
+// A peer that has left in good order has no record here any more. One that died may have: recovery will ask
+// for them. Writers outlive the memory that their head words lie in.
+void RingMesh::LosePeer(Peer& peer) {
+  Close(peer.replies.inbound);
+  if (!peer.link.gone) {
+    peer.link.gone = true;
+    handler_.OnLinkLost(peer.link);
   }
+  peer.link.log->Detach();
+  peer.link.messages->Detach();
+  peer.replies.GiveBackIfReleased();
+}
+
+void RingMesh::LoseAccepted(Accepted& accepted) {
+  Close(accepted.log.inbound);
+  Close(accepted.messages.inbound);
+  accepted.log.inbound.reply_to->Detach();
+  accepted.log.GiveBackIfReleased();
+  accepted.messages.GiveBackIfReleased();
+}
+
+void RingMesh::Close(InboundRing& ring) {
+  if (ring.ended) return;
+  bool any = false;
+  while (Deliver(ring, kDeliverBatch, &any)) {
+  }
+  ring.heads.reset();
+  ring.ended = true;
+  handler_.OnRingClosed(ring);
+  ring.closed = true;
+}
+
+void RingMesh::ForgetRing(const InboundRing& ring) {
+  std::erase(inbound_, &ring);
+  std::erase(notified_, &ring);
+}
+
+void RingMesh::Collect() {
+  FURROW_CHECK(!in_handler_ && delivering_.empty());
+  std::erase_if(peers_, [this](const std::unique_ptr<Peer>& peer) {
+    // The handler gives a link up whose connection has failed; the peer itself may be well.
+    if (peer->link.gone && !peer->replies.inbound.ended) LosePeer(*peer);
+    if (!peer->over()) return false;
+    ForgetRing(peer->replies.inbound);
+    return true;
+  });
+  std::erase_if(accepted_, [this](const std::unique_ptr<Accepted>& accepted) {
+    if (!accepted->over()) return false;
+    ForgetRing(accepted->log.inbound);
+    ForgetRing(accepted->messages.inbound);
+    return true;
+  });
+  CollectPending();
+}
+
+// The fabric queues the connection right after PrepareAccept(), so a poll finds it, unless the attempt has
+// failed. A prepared one whose time is over goes with the call after the one that notices it: between the two
+// the queue was polled, also where the whole process was stopped for long.
+void RingMesh::CollectPending() {
+  std::vector<std::unique_ptr<Accepted>> discarded;  // their memory goes back without the lock
+  const Nanos now = loop_.Now();
+  MutexLock lock(&mutex_);
+  for (std::unique_ptr<Accepted>& prepared : pending_) {
+    if (prepared->discard_at == 0) prepared->discard_at = now + options_.connect_timeout_ns;
+    if (prepared->overdue) {
+      discarded.push_back(std::move(prepared));
+    } else {
+      prepared->overdue = now >= prepared->discard_at;
+    }
+  }
+  std::erase(pending_, nullptr);
+}
+
+RingMesh::Counts RingMesh::counts() const {
+  MutexLock lock(&mutex_);
+  return Counts{.links = peers_.size(), .accepted = accepted_.size(), .pending = pending_.size()};
 }
 
 }  // namespace furrow::rdma

@@ -2,14 +2,20 @@
 //
 // Worker i of node A opens one connection to each node B; it ends at worker i mod W of B. With it come three
 // rings:
-//   log        A.i -> B   in B's memory   channel kLogChannel      records of transactions; released by
-//   truncation messages   A.i -> B   in B's memory   channel kMessageChannel  requests replies    B   -> A.i
-//   in A's memory   channel kReplyChannel    answers, and what B tells A.i unasked
+//   ring      from, to   in the memory of  channel          carries
+//   log       A.i, B     B                 kLogChannel      records of transactions; released by truncation
+//   messages  A.i, B     B                 kMessageChannel  requests
+//   replies   B, A.i     A                 kReplyChannel    answers, and what B tells A.i unasked
 // So an answer reaches the worker that asked, and A.i alone decides how much room its answers may take: it
 // reserves reply room before it asks. (design: one ring per sending worker and receiving node; a reply ring
 // per connection instead of per node spares the forwarding between workers when the two sides have different
 // numbers of them.) A node has a log ring to itself in its own memory, without a connection; it needs no
 // messages to itself.
+//
+// Life of a connection and of what came with it:
+//   open --(the peer is gone)--> gone --(Collect(): nobody needs it)--> destroyed
+// Rings with nothing held give their memory back when they close. Links and rings that somebody still refers
+// to are pinned (base/pinned.h).
 //
 // Owner thread only, except PrepareAccept().
 #ifndef FURROW_RDMA_RING_MESH_H_
@@ -25,6 +31,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
+#include "base/pinned.h"
 #include "base/task.h"
 #include "rdma/ring/ring.h"
 #include "rdma/ring/staging.h"
@@ -43,8 +50,9 @@ struct MeshOptions {
   uint32_t max_message = 32 << 10;
   // Makes the memory of rings: a file in the node's memory directory, or anonymous. Thread-safe.
   std::function<absl::StatusOr<MemoryFile>(const std::string& name, size_t bytes)> make_memory;
-  // Gets the memory of a ring back whose peer is gone and all of whose records were released. Null: it is
-  // just dropped. Thread-safe.
+  // Gets every memory of make_memory's that was a ring back, deregistered, once: when its peer is gone and
+  // all its records were released, when its connection came to nothing, or when the mesh is destroyed. Null:
+  // it is just dropped. Thread-safe.
   std::function<void(MemoryFile memory)> free_memory;
   // Room for record bodies under construction, per mesh; see RingMesh::StageRecord.
   uint32_t staging_bytes = 8 << 20;
@@ -71,6 +79,7 @@ struct OutboundLink {
   std::unique_ptr<RingWriter> messages;
   uint64_t reply_room = 0;  // bytes of the reply ring that no outstanding request has reserved
   bool gone = false;        // the peer died or left: nothing is posted any more
+  uint32_t pins = 0;        // of Pinned: who keeps the link across a suspension pins it
 };
 
 // A ring that a peer writes and this worker serves. Owned by the mesh.
@@ -83,8 +92,10 @@ struct InboundRing {
       reply_to;                        // kLog and kMessages of one connection share it through ReplyWriter()
   InboundRing* reply_owner = nullptr;  // where reply_to lives
   void* context = nullptr;             // the handler's
-  bool closed = false;                 // no more records will come
+  bool closed = false;                 // no more records will come, or are wanted
+  bool ended = false;                  // the mesh's: OnRingClosed() was called
   bool notified = false;               // the mesh's: it is in the list of rings to look at
+  uint32_t pins = 0;                   // of Pinned: who keeps the ring beyond the call pins it
   // The writer of answers to the worker at the other end; null on a kReplies ring.
   RingWriter* ReplyWriter() { return reply_owner != nullptr ? reply_owner->reply_to.get() : reply_to.get(); }
 };
@@ -94,8 +105,11 @@ class RecordHandler {
  public:
   virtual ~RecordHandler() = default;
   virtual void OnRecord(InboundRing& ring, const RingRecord& record) = 0;
-  // The ring's peer is gone; its complete records have been delivered. The ring's memory stays.
+  // The ring's peer is gone; its complete records have been delivered. The ring's memory stays if records are
+  // held, otherwise it goes when this returns. Called once for every ring, closed by the handler or not.
   virtual void OnRingClosed(InboundRing& ring) = 0;
+  // The link is `gone`. It lives until nobody pins it. A handler that sets `gone` itself, since a request has
+  // failed, is not told.
   virtual void OnLinkLost(OutboundLink& link) = 0;
 };
 
@@ -112,7 +126,8 @@ class RingMesh final : public QueueEvents, public Poller {
   // Opens the connection and rings to a peer; idempotent while the link lives. To a node that was lost and
   // has come back (a new incarnation) it makes a new link.
   Task<absl::Status> ConnectTo(NodeId node, Endpoint endpoint);
-  // The newest link to a node, null if there is none (yet). Stable until the mesh dies.
+  // The newest link to a node, null if there is none (yet, or any more). It stays until Collect() finds its
+  // peer gone and it unpinned.
   OutboundLink* link(NodeId node);
   OutboundLink& self_link() { return *self_; }
 
@@ -129,6 +144,19 @@ class RingMesh final : public QueueEvents, public Poller {
   // Sends head positions of idle rings back, so that quiet senders get their room; called by a timer of the
   // owner.
   void ReturnHeads();
+
+  // Destroys what gone peers have left and nobody needs: connections whose requests have all ended, links and
+  // rings without pins, rings without held records; and prepared accepts whose connection never came. Called
+  // by a timer of the owner, never from inside a poll or a handler.
+  void Collect();
+  // What there is now; for tests and reports.
+  struct Counts {
+    size_t links = 0;     // opened by us, gone ones included
+    size_t accepted = 0;  // opened to us, gone ones included
+    size_t pending = 0;   // prepared, not connected
+    friend bool operator==(const Counts&, const Counts&) = default;
+  };
+  Counts counts() const;
 
   // Delivers the records that have arrived in rings whose channel was notified. True if there were any.
   bool Poll() override;
@@ -147,28 +175,28 @@ class RingMesh final : public QueueEvents, public Poller {
   struct Accepted;  // a connection that was opened to us
   // What a connection's context points to.
   struct Wires {
-    InboundRing* log = nullptr;
-    InboundRing* messages = nullptr;
-    InboundRing* replies = nullptr;
-    OutboundLink* link = nullptr;
+    Peer* peer = nullptr;  // one of the two, or none while ConnectTo() has not seen the connection
+    Accepted* accepted = nullptr;
+    bool lost = false;  // kDisconnected has come
   };
+  struct Connecting;
   absl::StatusOr<MemoryFile> MakeMemory(const std::string& name, size_t bytes);
-  // A word that a peer writes: the head of a ring that we write.
-  absl::StatusOr<std::byte*> TakeHeadWord();
-  RemoteAddress AddressOfWord(const std::byte* word) const;
   absl::Status MakeSelfRing();
   absl::StatusOr<std::unique_ptr<Peer>> PreparePeer(NodeId node);
-  absl::Status FinishPeer(Peer& peer, std::unique_ptr<Connection> connection);
+  absl::Status FinishPeer(Peer& peer, Connecting& connecting);
   void Notify(InboundRing* ring);
   // Delivers records of one ring, at most `limit`; true if there may be more.
   bool Deliver(InboundRing& ring, int limit, bool* any);
-  void Close(InboundRing* ring);
-  void FreeMemory(InboundRing& ring);
+  void Close(InboundRing& ring);
   void OnNotified(Connection& connection, uint8_t channel) override;
   void OnReceived(Connection& connection, uint64_t id, uint32_t bytes) override;
   void OnConnected(Connection& connection) override;
   void OnDisconnected(Connection& connection) override;
   void Lose(Connection& connection);
+  void LosePeer(Peer& peer);
+  void LoseAccepted(Accepted& accepted);
+  void ForgetRing(const InboundRing& ring);
+  void CollectPending();
   bool PollQueue();
 
   EventLoop& loop_;
@@ -191,11 +219,7 @@ class RingMesh final : public QueueEvents, public Poller {
   std::vector<Connection*> lost_;  // disconnected while the handler ran
   std::unique_ptr<Staging> staging_;
 
-  MemoryFile words_;
-  std::unique_ptr<MemoryRegion> words_registration_;
-
-  Mutex mutex_;
-  size_t words_used_ ABSL_GUARDED_BY(mutex_) = 0;
+  mutable Mutex mutex_;
   uint64_t next_name_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::unique_ptr<Accepted>> pending_ ABSL_GUARDED_BY(mutex_);  // prepared, not yet connected
 };

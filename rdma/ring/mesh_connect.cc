@@ -13,21 +13,24 @@
 namespace furrow::rdma {
 namespace {
 
-absl::Status PrepareRing(OwnRing& ring, Fabric& fabric, MemoryFile memory, uint32_t capacity, uint64_t nonce,
+// A ring for one peer to write.
+absl::Status PrepareRing(OwnRing& ring, Fabric& fabric, const std::function<void(MemoryFile)>& free,
+                         absl::StatusOr<MemoryFile> memory, uint32_t capacity, uint64_t nonce,
                          InboundRing::Kind kind, WorkerIdentity from) {
-  ring.memory = std::move(memory);
-  FURROW_ASSIGN_OR_RETURN(ring.registration, fabric.Register(ring.memory, Access::kWrite));
+  if (!memory.ok()) return memory.status();
+  ring.memory = RingMemory(*std::move(memory), capacity, free);
+  FURROW_RETURN_IF_ERROR(ring.memory.Register(fabric));
   ring.inbound.kind = kind;
   ring.inbound.from = from;
-  ring.inbound.reader =
-      std::make_unique<RingReader>(ring.memory.bytes().subspan(0, kRingHeadBytes + capacity), nonce);
+  ring.inbound.reader = std::make_unique<RingReader>(ring.memory.ring(), nonce);
   return absl::OkStatus();
 }
 
-const uint64_t* WordAt(const std::byte* p) { return reinterpret_cast<const uint64_t*>(p); }
+}  // namespace
 
 // What a Connect() that is under way and the coroutine that waits for it share; either may go first.
-struct Connecting {
+struct RingMesh::Connecting {
+  Wires wires;  // the connection's context until it belongs to a Peer
   std::optional<absl::StatusOr<std::unique_ptr<Connection>>> result;
   std::coroutine_handle<> waiter;
 
@@ -40,8 +43,6 @@ struct Connecting {
   };
 };
 
-}  // namespace
-
 absl::StatusOr<WorkerId> ConnectingWorker(const ConnectRequest& request) {
   FURROW_ASSIGN_OR_RETURN(MeshRequest wire, UnpackRequest(request.private_data));
   return WorkerId(wire.from.worker);
@@ -50,22 +51,26 @@ absl::StatusOr<WorkerId> ConnectingWorker(const ConnectRequest& request) {
 absl::StatusOr<std::unique_ptr<RingMesh::Peer>> RingMesh::PreparePeer(NodeId node) {
   auto peer = std::make_unique<Peer>();
   peer->link.node = node;
-  FURROW_ASSIGN_OR_RETURN(peer->log_head, TakeHeadWord());
-  FURROW_ASSIGN_OR_RETURN(peer->message_head, TakeHeadWord());
-  FURROW_ASSIGN_OR_RETURN(MemoryFile memory, MakeMemory(absl::StrCat("replies-n", node.value()),
-                                                        kRingHeadBytes + options_.reply_ring_bytes));
   const uint64_t nonce = EntropySeed();
-  FURROW_RETURN_IF_ERROR(PrepareRing(peer->replies, fabric_, std::move(memory), options_.reply_ring_bytes,
-                                     nonce, InboundRing::Kind::kReplies,
+  FURROW_RETURN_IF_ERROR(PrepareRing(peer->replies, fabric_, options_.free_memory,
+                                     MakeMemory(absl::StrCat("replies-n", node.value()),
+                                                RingMemory::Bytes(options_.reply_ring_bytes, kPeerWords)),
+                                     options_.reply_ring_bytes, nonce, InboundRing::Kind::kReplies,
                                      WorkerIdentity{node, Incarnation(), WorkerId()}));
+  const RingMemory& memory = peer->replies.memory;
   peer->request = Pack(MeshRequest{.from = ToWire(self_identity_),
-                                   .replies = ToWire(peer->replies.Descriptor(kReplyChannel, nonce)),
-                                   .log_head = ToWire(AddressOfWord(peer->log_head)),
-                                   .message_head = ToWire(AddressOfWord(peer->message_head))});
+                                   .replies = ToWire(memory.Descriptor(kReplyChannel, nonce)),
+                                   .log_head = ToWire(memory.AddressOfWord(kLogHeadWord)),
+                                   .message_head = ToWire(memory.AddressOfWord(kMessageHeadWord))});
   return peer;
 }
 
-absl::Status RingMesh::FinishPeer(Peer& peer, std::unique_ptr<Connection> connection) {
+absl::Status RingMesh::FinishPeer(Peer& peer, Connecting& connecting) {
+  std::unique_ptr<Connection> connection = **std::move(connecting.result);
+  // Its kDisconnected has been polled already: nobody would hear of it again.
+  if (connecting.wires.lost || connection->failed()) {
+    return absl::UnavailableError(absl::StrCat("node ", peer.link.node.value(), " is gone again"));
+  }
   FURROW_ASSIGN_OR_RETURN(MeshAnswer answer, UnpackAnswer(connection->peer_private_data()));
   if (answer.from.node != peer.link.node.value()) {
     return absl::FailedPreconditionError(absl::StrCat("node ", answer.from.node, " answers where node ",
@@ -75,18 +80,18 @@ absl::Status RingMesh::FinishPeer(Peer& peer, std::unique_ptr<Connection> connec
   FURROW_RETURN_IF_ERROR(CheckRing(answer.messages, options_.max_message));
   peer.connection = std::move(connection);
   peer.link.connection = peer.connection.get();
-  peer.link.log = std::make_unique<RingWriter>(*peer.connection, FromWire(answer.log), WordAt(peer.log_head),
-                                               options_.max_log_record);
+  const RingMemory& memory = peer.replies.memory;
+  peer.link.log = std::make_unique<RingWriter>(*peer.connection, FromWire(answer.log),
+                                               memory.word(kLogHeadWord), options_.max_log_record);
   peer.link.messages = std::make_unique<RingWriter>(*peer.connection, FromWire(answer.messages),
-                                                    WordAt(peer.message_head), options_.max_message);
+                                                    memory.word(kMessageHeadWord), options_.max_message);
   // The peer sees our head late by up to the threshold of the returner, and keeps one record back for a lap's
   // end.
   peer.link.reply_room = options_.reply_ring_bytes - options_.reply_ring_bytes / 8 - options_.max_message;
   peer.replies.inbound.from = FromWire(answer.from);
   peer.replies.inbound.heads = std::make_unique<HeadReturner>(
       peer.connection.get(), FromWire(answer.reply_head), options_.reply_ring_bytes);
-  peer.wires.replies = &peer.replies.inbound;
-  peer.wires.link = &peer.link;
+  peer.wires.peer = &peer;
   peer.connection->set_context(&peer.wires);
   inbound_.push_back(&peer.replies.inbound);
   return absl::OkStatus();
@@ -102,6 +107,7 @@ Task<absl::Status> RingMesh::ConnectTo(NodeId node, Endpoint endpoint) {
   auto state = std::make_shared<Connecting>();
   fabric_.Connect(queue_, loop_, endpoint, peer->request, options_.limits, options_.connect_timeout_ns,
                   [state, &loop = loop_](absl::StatusOr<std::unique_ptr<Connection>> result) {
+                    if (result.ok()) (*result)->set_context(&state->wires);
                     state->result.emplace(std::move(result));
                     if (state->waiter) loop.Schedule(std::exchange(state->waiter, {}));
                   });
@@ -111,10 +117,9 @@ Task<absl::Status> RingMesh::ConnectTo(NodeId node, Endpoint endpoint) {
   }
   if (!state->result->ok()) co_return state->result->status();
   if (connected()) co_return absl::OkStatus();  // another coroutine was faster
+  FURROW_CO_RETURN_IF_ERROR(FinishPeer(*peer, *state));
   peers_.push_back(std::move(peer));
-  absl::Status finished = FinishPeer(*peers_.back(), std::move(**state->result));
-  if (!finished.ok()) peers_.pop_back();
-  co_return finished;
+  co_return absl::OkStatus();
 }
 
 absl::StatusOr<AcceptDecision> RingMesh::PrepareAccept(const ConnectRequest& request) {
@@ -127,28 +132,30 @@ absl::StatusOr<AcceptDecision> RingMesh::PrepareAccept(const ConnectRequest& req
   accepted->reply_ring = FromWire(wire.replies);
   accepted->log_head = FromWire(wire.log_head);
   accepted->message_head = FromWire(wire.message_head);
-  FURROW_ASSIGN_OR_RETURN(accepted->reply_head, TakeHeadWord());
-  std::string suffix = absl::StrCat("-n", from.node.value(), "-w", from.worker.value());
-  FURROW_ASSIGN_OR_RETURN(MemoryFile log,
-                          MakeMemory(absl::StrCat("log", suffix), kRingHeadBytes + options_.log_ring_bytes));
-  FURROW_ASSIGN_OR_RETURN(MemoryFile messages, MakeMemory(absl::StrCat("messages", suffix),
-                                                          kRingHeadBytes + options_.message_ring_bytes));
+  const std::string suffix = absl::StrCat("-n", from.node.value(), "-w", from.worker.value());
   const uint64_t log_nonce = EntropySeed();
   const uint64_t message_nonce = EntropySeed();
-  FURROW_RETURN_IF_ERROR(PrepareRing(accepted->log, fabric_, std::move(log), options_.log_ring_bytes,
-                                     log_nonce, InboundRing::Kind::kLog, from));
-  FURROW_RETURN_IF_ERROR(PrepareRing(accepted->messages, fabric_, std::move(messages),
-                                     options_.message_ring_bytes, message_nonce, InboundRing::Kind::kMessages,
-                                     from));
+  FURROW_RETURN_IF_ERROR(
+      PrepareRing(accepted->log, fabric_, options_.free_memory,
+                  MakeMemory(absl::StrCat("log", suffix), RingMemory::Bytes(options_.log_ring_bytes, 0)),
+                  options_.log_ring_bytes, log_nonce, InboundRing::Kind::kLog, from));
+  FURROW_RETURN_IF_ERROR(
+      PrepareRing(accepted->messages, fabric_, options_.free_memory,
+                  MakeMemory(absl::StrCat("messages", suffix),
+                             RingMemory::Bytes(options_.message_ring_bytes, kAcceptedWords)),
+                  options_.message_ring_bytes, message_nonce, InboundRing::Kind::kMessages, from));
   MeshAnswer answer{.from = ToWire(self_identity_),
-                    .log = ToWire(accepted->log.Descriptor(kLogChannel, log_nonce)),
-                    .messages = ToWire(accepted->messages.Descriptor(kMessageChannel, message_nonce)),
-                    .reply_head = ToWire(AddressOfWord(accepted->reply_head))};
+                    .log = ToWire(accepted->log.memory.Descriptor(kLogChannel, log_nonce)),
+                    .messages = ToWire(accepted->messages.memory.Descriptor(kMessageChannel, message_nonce)),
+                    .reply_head = ToWire(accepted->messages.memory.AddressOfWord(kReplyHeadWord))};
+  std::vector<std::unique_ptr<Accepted>> discarded;  // their memory goes back without the lock
   MutexLock lock(&mutex_);
   // An earlier attempt of the same worker has come to nothing.
-  std::erase_if(pending_, [&](const auto& p) {
-    return p->log.inbound.from.node == from.node && p->log.inbound.from.worker == from.worker;
-  });
+  for (std::unique_ptr<Accepted>& prepared : pending_) {
+    const WorkerIdentity& other = prepared->log.inbound.from;
+    if (other.node == from.node && other.worker == from.worker) discarded.push_back(std::move(prepared));
+  }
+  std::erase(pending_, nullptr);
   pending_.push_back(std::move(accepted));
   return AcceptDecision{.queue = &queue_, .private_data = Pack(answer)};
 }
@@ -175,10 +182,9 @@ void RingMesh::OnConnected(Connection& connection) {
   accepted->messages.inbound.heads =
       std::make_unique<HeadReturner>(&connection, accepted->message_head, options_.message_ring_bytes);
   accepted->log.inbound.reply_to = std::make_unique<RingWriter>(
-      connection, accepted->reply_ring, WordAt(accepted->reply_head), options_.max_message);
+      connection, accepted->reply_ring, accepted->messages.memory.word(kReplyHeadWord), options_.max_message);
   accepted->messages.inbound.reply_owner = &accepted->log.inbound;
-  accepted->wires.log = &accepted->log.inbound;
-  accepted->wires.messages = &accepted->messages.inbound;
+  accepted->wires.accepted = accepted.get();
   connection.set_context(&accepted->wires);
   inbound_.push_back(&accepted->log.inbound);
   inbound_.push_back(&accepted->messages.inbound);

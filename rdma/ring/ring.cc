@@ -66,6 +66,11 @@ bool RingWriter::Reserve(uint64_t bytes) {
   return true;
 }
 
+void RingWriter::Detach() {
+  last_head_ = __atomic_load_n(head_word_, __ATOMIC_ACQUIRE);
+  head_word_ = &last_head_;
+}
+
 void RingWriter::Unreserve(uint64_t bytes) {
   FURROW_CHECK(bytes <= reserved_);
   reserved_ -= bytes;

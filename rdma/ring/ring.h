@@ -76,6 +76,8 @@ class RingWriter {
   RingWriter(Connection& connection, RingDescriptor ring, const uint64_t* head_word, uint32_t max_record);
   // Into a ring in this process's own memory (records of a node to itself).
   RingWriter(std::span<std::byte> ring_memory, uint64_t nonce, uint32_t max_record);
+  RingWriter(const RingWriter&) = delete;
+  RingWriter& operator=(const RingWriter&) = delete;
 
   // Room for records of `bytes` in all (sums of RecordBytes). False: not now; nothing is reserved.
   bool Reserve(uint64_t bytes);
@@ -86,6 +88,8 @@ class RingWriter {
   uint32_t max_record() const { return max_record_; }
   // True when nothing is appended that was not released by the reader, and nothing is reserved.
   bool empty() const { return free_bytes() == ring_.capacity - max_record_; }
+  // The head word goes away: the room stays what it is now. For a ring whose reader is gone.
+  void Detach();
   // True if Append() needs the body no longer than it runs.
   bool completes_at_once() const { return connection_ == nullptr || connection_->completes_at_once(); }
 
@@ -104,6 +108,7 @@ class RingWriter {
   std::span<std::byte> local_;        // data area of a local ring
   RingDescriptor ring_;
   const uint64_t* head_word_ = nullptr;
+  uint64_t last_head_ = 0;  // where head_word_ points after Detach()
   uint32_t max_record_ = 0;
   uint64_t tail_ = 0;
   uint64_t reserved_ = 0;

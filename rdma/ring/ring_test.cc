@@ -84,6 +84,7 @@ class FakeConnection : public Connection {
   NodeId peer() const override { return NodeId(2); }
   std::string_view peer_private_data() const override { return {}; }
   bool failed() const override { return false; }
+  bool idle() const override { return true; }
   bool completes_at_once() const override { return at_once_; }
 
   bool full = false;

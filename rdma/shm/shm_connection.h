@@ -35,6 +35,7 @@ class ShmConnection final : public Connection {
   NodeId peer() const override { return remote_->node(); }
   std::string_view peer_private_data() const override { return peer_private_data_; }
   bool failed() const override { return failed_ || peer_gone_.load(std::memory_order_acquire); }
+  bool idle() const override { return unpolled_ == 0; }
   bool completes_at_once() const override { return true; }
   bool ReadNow(std::span<const NowRead> reads) override;
   void Prefetch(RemoteAddress remote, size_t bytes) override;

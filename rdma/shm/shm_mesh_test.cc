@@ -14,6 +14,8 @@
 #include "base/thread.h"
 #include "gtest/gtest.h"
 #include "rdma/ring/mesh.h"
+#include "rdma/ring/mesh_test_worker.h"
+#include "rdma/ring/mesh_wire.h"
 #include "rdma/shm/shm_fabric.h"
 #include "rdma/shm/shm_test_world.h"
 
@@ -23,72 +25,17 @@ namespace {
 using Kind = InboundRing::Kind;
 using Notify = WorkRequest::Notify;
 
-MeshOptions SmallMesh() {
-  MeshOptions options;
-  options.log_ring_bytes = 16 << 10;
-  options.message_ring_bytes = 8 << 10;
-  options.reply_ring_bytes = 8 << 10;
-  options.max_log_record = 2048;
-  options.max_message = 1024;
-  options.staging_bytes = 64 << 10;
-  options.make_memory = [](const std::string&, size_t bytes) { return MemoryFile::Anonymous(bytes); };
-  return options;
-}
-
-// One worker with its mesh; it keeps what it is told.
-struct Worker : RecordHandler {
-  struct Heard {
-    Kind kind;
-    WorkerIdentity from;
-    std::string text;
-  };
-  Worker(Fabric& fabric, WorkerIdentity identity, MeshOptions options)
-      : queue(*fabric.CreateCompletionQueue()),
-        loop(MonotonicClock(), queue->parker()),
-        mesh(loop, fabric, *queue, identity, std::move(options), *this) {
-    EXPECT_TRUE(mesh.Start().ok());
-  }
-
-  void OnRecord(InboundRing& ring, const RingRecord& record) override {
-    heard.push_back({ring.kind, ring.from,
-                     std::string(reinterpret_cast<const char*>(record.body.data()), record.body.size())});
-    if (release) {
-      ring.reader->Release(record.end);
-      if (ring.heads != nullptr) ring.heads->Return(record.end, false);
-    }
-    if (on_record) on_record(ring, heard.back().text);
-  }
-  void OnRingClosed(InboundRing& ring) override { closed.push_back(ring.kind); }
-  void OnLinkLost(OutboundLink& link) override { lost.push_back(link.node); }
-
-  absl::Status Put(RingWriter& writer, const std::string& text, Notify notify = Notify::kWake) {
-    if (!writer.Reserve(RecordBytes(text.size()))) return absl::ResourceExhaustedError("no room in the ring");
-    absl::StatusOr<std::span<std::byte>> body = mesh.StageRecord(text.size());
-    if (!body.ok()) return body.status();
-    std::memcpy(body->data(), text.data(), text.size());
-    const absl::Status status = writer.Append({*body, HashBody(*body)}, 0, notify);
-    mesh.ReleaseStaged(*body);  // its WRITE has ended: the fabric completes at once
-    return status;
-  }
-
-  std::unique_ptr<CompletionQueue> queue;
-  EventLoop loop;
-  std::deque<Heard> heard;
-  std::vector<Kind> closed;
-  std::vector<NodeId> lost;
-  bool release = true;
-  std::function<void(InboundRing&, const std::string&)> on_record;
-  RingMesh mesh;
-};
+using Worker = MeshTestWorker;
 
 struct Node {
-  Node(const std::string& directory, uint32_t id, int worker_count, uint64_t incarnation = 1)
+  Node(const std::string& directory, uint32_t id, int worker_count, uint64_t incarnation = 1,
+       const MeshOptions& options = SmallMesh())
       : node(id), endpoint(ShmEndpoint(directory, NodeId(id))) {
     fabric = *MakeShmFabric({.identity = {node, "mesh", "secret"}});
     for (int i = 0; i < worker_count; ++i) {
       workers.push_back(std::make_unique<Worker>(
-          *fabric, WorkerIdentity{node, Incarnation(incarnation), WorkerId(static_cast<uint16_t>(i))},
-          SmallMesh()));
+          *fabric, MonotonicClock(),
+          WorkerIdentity{node, Incarnation(incarnation), WorkerId(static_cast<uint16_t>(i))}, options));
     }
     absl::Status status =
         fabric->Listen(endpoint, [this](const ConnectRequest& request) -> absl::StatusOr<AcceptDecision> {
@@ -108,8 +55,9 @@ struct Node {
 
 class ShmMeshTest : public testing::Test {
  protected:
-  Node& AddNode(uint32_t id, int workers, uint64_t incarnation = 1) {
-    nodes_.push_back(std::make_unique<Node>(directory_.path(), id, workers, incarnation));
+  Node& AddNode(uint32_t id, int workers, uint64_t incarnation = 1,
+                const MeshOptions& options = SmallMesh()) {
+    nodes_.push_back(std::make_unique<Node>(directory_.path(), id, workers, incarnation, options));
     return *nodes_.back();
   }
   bool RunUntil(const std::function<bool()>& done) {
@@ -126,13 +74,9 @@ class ShmMeshTest : public testing::Test {
   }
   absl::Status Connect(Worker& worker, NodeId node, const Endpoint& endpoint) {
     std::optional<absl::Status> result;
-    worker.loop.Spawn(Await(worker.mesh, node, endpoint, &result));
+    worker.Connect(node, endpoint, &result);
     EXPECT_TRUE(RunUntil([&] { return result.has_value(); }));
     return result.value_or(absl::UnknownError("never connected"));
-  }
-  static Task<void> Await(RingMesh& mesh, NodeId node, Endpoint endpoint,
-                          std::optional<absl::Status>* result) {
-    *result = co_await mesh.ConnectTo(node, std::move(endpoint));
   }
   void ConnectAll(Node& from, Node& to) {
     for (auto& worker : from.workers) {
@@ -294,6 +238,87 @@ TEST_F(ShmMeshTest, RestartedPeerGetsNewLink) {
   ASSERT_TRUE(RunUntil([&] { return again[0].heard.size() == 1; }));
   EXPECT_TRUE(Connect(a[0], again.node, again.endpoint).ok());
   EXPECT_EQ(a[0].mesh.link(NodeId(2)), link);
+}
+
+// Over and over: a node comes, connects both ways, talks, and leaves or is killed.
+TEST_F(ShmMeshTest, NodesThatComeAndGoLeaveNothingBehind) {
+  RingAccount account;
+  MeshOptions options = SmallMesh();
+  account.Serve(options);
+  Node& a = AddNode(1, 1, 1, options);
+  a[0].on_record = [&a](InboundRing& ring, const std::string& text) {
+    if (ring.kind == Kind::kMessages) ASSERT_TRUE(a[0].Put(*ring.ReplyWriter(), text).ok());
+  };
+  const RingAccount::Use before = account.use();
+  for (uint64_t i = 1; i <= 400; ++i) {
+    AddNode(2, 1, i);
+    Node& b = *nodes_.back();
+    ConnectAll(b, a);
+    ConnectAll(a, b);
+    ASSERT_TRUE(b[0].Put(*b[0].mesh.link(a.node)->log, "record").ok());
+    ASSERT_TRUE(b[0].Put(*b[0].mesh.link(a.node)->messages, "question").ok());
+    ASSERT_TRUE(a[0].Put(*a[0].mesh.link(b.node)->log, "record").ok());
+    ASSERT_TRUE(RunUntil([&] { return b[0].heard.size() == 2; }));
+    if (i % 4 == 0) KillShmFabric(*b.fabric);
+    const size_t closed = 3 * i;
+    if (i % 4 != 0) nodes_.pop_back();
+    ASSERT_TRUE(RunUntil([&] { return a[0].closed.size() == closed && a[0].lost.size() == i; }));
+    if (i % 4 == 0) nodes_.pop_back();
+    a[0].mesh.Collect();
+    ASSERT_EQ(a[0].mesh.counts(), RingMesh::Counts()) << "after " << i << " cycles";
+    ASSERT_EQ(account.use(), before) << "after " << i << " cycles";
+    EXPECT_EQ(a[0].mesh.link(NodeId(2)), nullptr);
+  }
+}
+
+// A process may keep an address for as long as it likes: behind it is the memory of one connection, and
+// nothing once that is over.
+TEST_F(ShmMeshTest, HeadWordOfFormerPeerIsGoneWithItsConnection) {
+  Node& b = AddNode(2, 1);
+  std::unique_ptr<Fabric> fabric = *MakeShmFabric({.identity = {NodeId(1), "mesh", "secret"}});
+  std::unique_ptr<CompletionQueue> queue = *fabric->CreateCompletionQueue();
+  EventLoop loop(MonotonicClock(), queue->parker());
+  const auto connect = [&](uint64_t nonce) {
+    std::unique_ptr<Connection> connection;
+    bool done = false;
+    fabric->Connect(*queue, loop, b.endpoint, RequestOf(1, nonce), {}, 10 * kSecond,
+                    [&](absl::StatusOr<std::unique_ptr<Connection>> result) {
+                      EXPECT_TRUE(result.ok()) << result.status();
+                      if (result.ok()) connection = *std::move(result);
+                      done = true;
+                    });
+    EXPECT_TRUE(RunUntil([&] {
+      loop.RunOnce();
+      return done;
+    }));
+    return connection;
+  };
+  const auto write_word = [&](Connection& over, RemoteAddress word) {
+    uint64_t value = 4711;
+    WorkRequest request;
+    request.opcode = Opcode::kWrite;
+    request.inlined = true;
+    request.local = std::as_writable_bytes(std::span(&value, 1));
+    request.remote = word;
+    EXPECT_TRUE(over.Post(request).ok());
+    Completion completion;
+    EXPECT_TRUE(RunUntil([&] { return queue->Poll(std::span(&completion, 1)) == 1; }));
+    return completion.status;
+  };
+  std::unique_ptr<Connection> first = connect(1);
+  const MeshAnswer old = *UnpackAnswer(first->peer_private_data());
+  ASSERT_TRUE(RunUntil([&] { return b[0].mesh.counts().accepted == 1; }));
+  EXPECT_EQ(old.reply_head.key, old.messages.key)
+      << "the word lies behind the ring that the same peer writes";
+  EXPECT_EQ(write_word(*first, FromWire(old.reply_head)), CompletionStatus::kOk);
+  first.reset();
+  ASSERT_TRUE(RunUntil([&] { return b[0].closed.size() == 2; }));
+  b[0].mesh.Collect();
+  EXPECT_EQ(b[0].mesh.counts().accepted, 0u);
+  std::unique_ptr<Connection> second = connect(2);
+  const MeshAnswer now = *UnpackAnswer(second->peer_private_data());
+  EXPECT_NE(now.reply_head.key, old.reply_head.key);
+  EXPECT_EQ(write_word(*second, FromWire(old.reply_head)), CompletionStatus::kRemoteAccess);
 }
 
 TEST_F(ShmMeshTest, AnotherNodeAtTheEndpointIsRefused) {

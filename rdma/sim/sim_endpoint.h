@@ -115,6 +115,7 @@ class SimEnd {
   bool established = false;
   bool failed() const { return state_ != State::kOpen; }
   bool closed() const { return state_ == State::kClosed; }
+  bool idle() const { return outstanding_.empty() && unpolled_ == 0; }
 
  private:
   enum class State : uint8_t { kOpen, kFailed, kClosed };

@@ -50,6 +50,7 @@ class SimConnection final : public Connection {
   NodeId peer() const override { return end_.peer->process.node(); }
   std::string_view peer_private_data() const override { return end_.peer_private_data; }
   bool failed() const override { return end_.failed(); }
+  bool idle() const override { return end_.idle(); }
   bool completes_at_once() const override { return end_.network.options().at_once; }
   bool ReadNow(std::span<const NowRead> reads) override { return end_.ReadNow(reads); }
   SimEnd& end() { return end_; }

@@ -10,6 +10,7 @@
 #include "base/mutation.h"
 #include "tests/sim/sim_cluster.h"
 #include "txn/coordinator.h"
+#include "txn/participant.h"
 
 namespace furrow::sim {
 namespace {
@@ -194,6 +195,32 @@ TEST_F(ProtocolStep, NothingIsReportedBeforeEveryBackupHasAcknowledged) {
   cluster_.network().Heal(NodeId(1), NodeId(3));
   EXPECT_TRUE(cluster_.world().RunUntil([&] { return done; }, cluster_.world().now() + kSecond).ok());
 #endif
+}
+
+TEST_F(ProtocolStep, WhatAMemberLeavesIsForgotten) {
+  Address address = Make(2, 1);
+  ASSERT_TRUE(Write(0, address, 2).committed());
+  ASSERT_TRUE(Write(2, address, 3).committed());
+  ASSERT_TRUE(cluster_.DrainAndCompare().ok());
+  txn::Worker& worker = cluster_.worker(0, 0);
+  EXPECT_EQ(worker.coordinator().links().size(), 3u) << "itself, and two others";
+  EXPECT_EQ(worker.participant().senders(), 2u) << "itself, and the one that has written";
+  EXPECT_EQ(worker.mesh().counts(), (rdma::RingMesh::Counts{.links = 2, .accepted = 2}));
+  cluster_.world().Kill(cluster_.process(2));
+  EXPECT_TRUE(
+      cluster_.world()
+          .RunUntil([&] { return worker.mesh().counts().links == 1; }, cluster_.world().now() + 5 * kSecond)
+          .ok());
+  EXPECT_TRUE(cluster_.world().RunFor(kSecond).ok());
+  EXPECT_EQ(worker.coordinator().links().size(), 2u);
+  EXPECT_EQ(worker.participant().senders(), 1u);
+  EXPECT_EQ(worker.mesh().counts(), (rdma::RingMesh::Counts{.links = 1, .accepted = 1}));
+  // A call to who is gone ends at once, and a commit says so.
+  Run(0, [&]() -> Task<void> {
+    auto answer = co_await worker.coordinator().Call(NodeId(3), txn::MessageType::kValidate, 0, {}, 0);
+    EXPECT_EQ(answer.status().code(), absl::StatusCode::kUnavailable) << answer.status();
+  });
+  EXPECT_EQ(Write(0, address, 4).status.code(), absl::StatusCode::kUnavailable);
 }
 
 using ProtocolStepDeathTest = ProtocolStep;
