@@ -69,7 +69,7 @@ absl::Status Agent::AllocateRegion(const pb::AllocateRegionRequest& request, pb:
   FURROW_RETURN_IF_ERROR(OnlyManager());
   FURROW_ASSIGN_OR_RETURN(RegionMapping mapping,
                           manager()->Allocate({RegionId(request.near()), RegionId(request.newest_known()),
-                                               NodeId(request.preferred_primary())}));
+                                               NodeId(request.preferred_primary()), request.name()}));
   ToProto(mapping, reply->mutable_region());
   return absl::OkStatus();
 }

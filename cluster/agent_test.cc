@@ -167,6 +167,64 @@ TEST_F(AgentTest, RegionsAreAllocatedAndFoundFromCoroutines) {
   EXPECT_TRUE(absl::IsNotFound(none.status()));
 }
 
+// Stands before the manager: carries the first request for a region out, and loses its answer.
+class AnswerLoser final : public ControlHandler {
+ public:
+  explicit AnswerLoser(ControlHandler& manager) : manager_(manager) {}
+  absl::Status AllocateRegion(const pb::AllocateRegionRequest& request,
+                              pb::AllocateRegionReply* reply) override {
+    absl::Status status = manager_.AllocateRegion(request, reply);
+    // Its caller gives up before this is released by the repetition.
+    if (requests_.fetch_add(1) == 0) repeated_.wait();
+    if (requests_.load() == 2) repeated_.count_down();
+    return status;
+  }
+  int requests() const { return requests_.load(); }
+#define FURROW_UNUSED(name)                                                \
+  absl::Status name(const pb::name##Request&, pb::name##Reply*) override { \
+    return absl::UnimplementedError("not a message for this fake");        \
+  }
+  FURROW_UNUSED(Hello)
+  FURROW_UNUSED(Join)
+  FURROW_UNUSED(Ready)
+  FURROW_UNUSED(Leave)
+  FURROW_UNUSED(LookupRegion)
+  FURROW_UNUSED(ClusterStatus)
+  FURROW_UNUSED(NewConfig)
+  FURROW_UNUSED(NewConfigCommit)
+  FURROW_UNUSED(PrepareRegion)
+  FURROW_UNUSED(CommitRegion)
+  FURROW_UNUSED(AbortRegion)
+  FURROW_UNUSED(MemberStatus)
+  FURROW_UNUSED(EndCluster)
+#undef FURROW_UNUSED
+
+ private:
+  ControlHandler& manager_;
+  std::atomic<int> requests_{0};
+  std::latch repeated_{1};
+};
+
+TEST_F(AgentTest, AllocationWhoseAnswerWasLostIsRepeatedAndMakesNoSecondRegion) {
+  Bootstrap();
+  AnswerLoser loser(*first_->agent);
+  auto server = ControlServer::Start("127.0.0.1:0", kSecret, loser);
+  ASSERT_TRUE(server.ok());
+  ControlClient client(kSecret);
+  RegionDirectory directory;
+  RemoteControlPlane plane(client, directory, {.attempt_timeout_ns = 100 * kMillisecond});
+  plane.SetManager((*server)->address());
+  using Result = absl::StatusOr<const RegionMapping*>;
+  Result made =
+      OnLoop<Result>([&]() -> Task<Result> { co_return co_await plane.AllocateRegion({.name = 9}); });
+  ASSERT_TRUE(made.ok()) << made.status();
+  EXPECT_GE(loser.requests(), 2);
+  pb::ClusterStatusReply status;
+  ASSERT_TRUE(static_cast<ControlHandler&>(*first_->agent).ClusterStatus({}, &status).ok());
+  EXPECT_EQ(status.regions_size(), 2) << "the first region of the cluster, and this one";
+  EXPECT_EQ((*made)->id, RegionId(status.regions(1).id()));
+}
+
 TEST_F(AgentTest, PrepareAndCommitUnderAnotherConfigurationAreRefused) {
   Bootstrap();
   ControlHandler& handler = *first_->agent;

@@ -8,6 +8,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "base/mutex.h"
 #include "base/thread.h"
@@ -19,15 +20,24 @@
 namespace furrow::cluster {
 namespace {
 
+// Marks what IsNoAnswer() tells apart.
+constexpr char kNoAnswer[] = "furrow/no-answer";
+
+absl::Status NoAnswer(absl::Status status) {
+  status.SetPayload(kNoAnswer, absl::Cord());
+  return status;
+}
+
 absl::Status FromGrpc(const std::string& address, const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
   const auto code = static_cast<absl::StatusCode>(status.error_code());  // the numbers are the same
   if (code == absl::StatusCode::kUnavailable && status.error_details().empty()) {
-    return absl::UnavailableError(
-        absl::StrCat("no Furrow member answers at ", address, " (", status.error_message(), ")"));
+    return NoAnswer(absl::UnavailableError(
+        absl::StrCat("no Furrow member answers at ", address, " (", status.error_message(), ")")));
   }
-  if (code == absl::StatusCode::kDeadlineExceeded) {
-    return absl::DeadlineExceededError(absl::StrCat("the member at ", address, " did not answer in time"));
+  if (code == absl::StatusCode::kDeadlineExceeded && status.error_details().empty()) {
+    return NoAnswer(
+        absl::DeadlineExceededError(absl::StrCat("the member at ", address, " did not answer in time")));
   }
   if (code == absl::StatusCode::kUnimplemented) {
     return absl::UnimplementedError(
@@ -148,6 +158,8 @@ class ControlClient::Impl {
   absl::flat_hash_set<Flight*> flights_ ABSL_GUARDED_BY(mutex_);  // that may be cancelled
   size_t calls_under_way_ ABSL_GUARDED_BY(mutex_) = 0;            // begun and not yet destroyed
 };
+
+bool IsNoAnswer(const absl::Status& status) { return status.GetPayload(kNoAnswer).has_value(); }
 
 ControlClient::ControlClient(std::string secret) : impl_(std::make_unique<Impl>(std::move(secret))) {}
 

@@ -16,6 +16,10 @@
 
 namespace furrow::cluster {
 
+// True for an error of the client's own: the request may have been carried out, or not. False for one with
+// which the peer has answered.
+bool IsNoAnswer(const absl::Status& status);
+
 class ControlClient {
  public:
   using Done = std::function<void(absl::Status)>;

@@ -125,6 +125,7 @@ absl::StatusOr<RegionMapping> Manager::PrepareAndCommit(const RegionTable::Plan&
     mapping.id = plan.id;
     mapping.bytes = plan.bytes;
     mapping.locality = plan.locality;
+    mapping.name = plan.name;
     for (size_t i = 0; i < members.size(); ++i) mapping.replicas.push_back({members[i].id, memories[i]});
     mapping.config = mapping.last_primary_change = mapping.last_replica_change = plan.config;
     failure = CommitAtReplicas(mapping);

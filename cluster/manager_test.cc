@@ -386,6 +386,18 @@ TEST_F(ManagerTest, CallersOfOneGroupAtOnceGetOneRegion) {
   for (RegionId id : got) EXPECT_EQ(id, RegionId(2));
 }
 
+TEST_F(ManagerTest, RepeatedRequestForANamedGroupGetsTheFirstAnswer) {
+  Three();
+  auto first = manager_->Allocate({.preferred_primary = NodeId(3), .name = 5});
+  ASSERT_TRUE(first.ok()) << first.status();
+  diary_.Take();
+  auto again = manager_->Allocate({.preferred_primary = NodeId(3), .name = 5});
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->id, first->id);
+  EXPECT_THAT(diary_.Take(), ElementsAre()) << "nobody prepares another";
+  EXPECT_NE(manager_->Allocate({.name = 6})->id, first->id);
+}
+
 TEST_F(ManagerTest, EndIsAnnouncedToAllOthers) {
   Three();
   members_[2]->server->Stop();  // one that cannot be told holds nobody up

@@ -77,6 +77,15 @@ absl::StatusOr<RegionTable::Decision> RegionTable::Begin(const AllocateRegionReq
       }
     }
   } else {
+    plan.name = request.name;
+    if (auto known = named_.find(plan.name); known != named_.end()) {
+      decision.existing = Find(known->second);
+      return decision;
+    }
+    if (names_under_way_.contains(plan.name)) {
+      decision.kind = Kind::kWait;
+      return decision;
+    }
     FURROW_ASSIGN_OR_RETURN(plan.replicas, Place(loads_, copies_, request.preferred_primary));
   }
   if (next_id_ >= end_id_) {
@@ -93,6 +102,7 @@ absl::StatusOr<RegionTable::Decision> RegionTable::Begin(const AllocateRegionReq
   plan.bytes = region_bytes_;
   plan.config = config_;
   groups_under_way_.insert(plan.locality);
+  if (plan.name != 0) names_under_way_.insert(plan.name);
   // Room is taken now, so that allocations under way at once do not share it.
   for (size_t i = 0; i < plan.replicas.size(); ++i) {
     StorageLoad* load = Load(plan.replicas[i]);
@@ -105,8 +115,11 @@ absl::StatusOr<RegionTable::Decision> RegionTable::Begin(const AllocateRegionReq
 const RegionMapping* RegionTable::Committed(const Plan& plan, std::vector<rdma::RemoteAddress> memories) {
   FURROW_CHECK(memories.size() == plan.replicas.size());
   groups_under_way_.erase(plan.locality);
+  names_under_way_.erase(plan.name);
+  if (plan.name != 0) named_[plan.name] = plan.id;
   RegionMapping& mapping = regions_[plan.id];
   mapping.id = plan.id;
+  mapping.name = plan.name;
   mapping.bytes = plan.bytes;
   mapping.locality = plan.locality;
   for (size_t i = 0; i < memories.size(); ++i) mapping.replicas.push_back({plan.replicas[i], memories[i]});
@@ -120,6 +133,7 @@ const RegionMapping* RegionTable::Committed(const Plan& plan, std::vector<rdma::
 
 void RegionTable::Failed(const Plan& plan, NodeId full) {
   groups_under_way_.erase(plan.locality);
+  names_under_way_.erase(plan.name);
   for (size_t i = 0; i < plan.replicas.size(); ++i) {
     StorageLoad* load = Load(plan.replicas[i]);
     if (load == nullptr) continue;

@@ -1,7 +1,8 @@
 // RegionTable: the manager's knowledge of all regions, and the state of allocations under way. Input in,
 // decision out; who sends the messages is the caller's business (ControlService).
 //
-//   Begin() --> kExisting: the caller does not know the newest region of the group; here it is
+//   Begin() --> kExisting: the caller does not know the newest region of the group, or the new group of this
+//               name was made before; here it is
 //           --> kWait: the group has an allocation under way; ask again when it has ended
 //           --> kPrepare: PREPARE at all replicas, then Committed() or Failed()
 // One allocation is under way per group. Not thread-safe.
@@ -27,6 +28,7 @@ class RegionTable {
   struct Plan {
     RegionId id;
     RegionId locality;
+    uint64_t name = 0;  // of a new group
     uint64_t bytes = 0;
     ConfigId config;
     std::vector<NodeId> replicas;  // primary first
@@ -75,6 +77,10 @@ class RegionTable {
   std::map<RegionId, RegionMapping> regions_;
   absl::flat_hash_map<RegionId, RegionId> newest_;  // of a locality group
   absl::flat_hash_set<RegionId> groups_under_way_;
+  // New groups by the names that requests gave them: at most one for each region, which is why none is
+  // forgotten.
+  absl::flat_hash_map<uint64_t, RegionId> named_;
+  absl::flat_hash_set<uint64_t> names_under_way_;
 };
 
 }  // namespace furrow::cluster

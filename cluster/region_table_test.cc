@@ -87,6 +87,25 @@ TEST_F(RegionTableTest, SecondAllocationInAGroupWaitsForTheFirst) {
   EXPECT_EQ(table_.Begin(more)->kind, Kind::kExisting);
 }
 
+TEST_F(RegionTableTest, NewGroupOfANameIsMadeOnce) {
+  const AllocateRegionRequest named{.preferred_primary = NodeId(2), .name = 77};
+  auto one = table_.Begin(named);
+  ASSERT_EQ(one->kind, Kind::kPrepare);
+  EXPECT_EQ(table_.Begin(named)->kind, Kind::kWait) << "it may fail yet";
+  EXPECT_EQ(Allocate({.name = 78})->name, 78u) << "others do not wait for it";
+  const RegionMapping* made = table_.Committed(one->plan, Memories(one->plan));
+  auto again = table_.Begin({.preferred_primary = NodeId(3), .name = 77});
+  EXPECT_EQ(again->kind, Kind::kExisting);
+  EXPECT_EQ(again->existing, made);
+  EXPECT_NE(Allocate({})->id, Allocate({})->id) << "without a name each is another";
+}
+
+TEST_F(RegionTableTest, NameOfAFailedAllocationIsFreeAgain) {
+  auto one = table_.Begin({.name = 77});
+  table_.Failed(one->plan, NodeId());
+  EXPECT_EQ(table_.Begin({.name = 77})->kind, Kind::kPrepare);
+}
+
 TEST_F(RegionTableTest, FailedAllocationGivesItsRoomBackAndBurnsItsId) {
   const RegionMapping* first = Allocate({});
   AllocateRegionRequest more{.near = first->id, .newest_known = first->id, .preferred_primary = {}};

@@ -1,5 +1,6 @@
 #include "cluster/remote_control_plane.h"
 
+#include <algorithm>
 #include <coroutine>
 #include <memory>
 #include <utility>
@@ -77,9 +78,21 @@ Task<absl::StatusOr<const RegionMapping*>> RemoteControlPlane::AllocateRegion(Al
   message.set_near(request.near.value());
   message.set_newest_known(request.newest_known.value());
   message.set_preferred_primary(request.preferred_primary.value());
-  CallAwaiter<pb::AllocateRegionRequest, pb::AllocateRegionReply> call(client_, manager(), std::move(message),
-                                                                       kAllocateTimeoutNs);
-  absl::StatusOr<pb::AllocateRegionReply> reply = co_await call;
+  message.set_name(request.name);
+  const bool repeatable = request.near != RegionId() || request.name != 0;
+  EventLoop* const loop = EventLoop::Current();
+  FURROW_CHECK(loop != nullptr);
+  const Nanos deadline = loop->Now() + options_.allocate_timeout_ns;
+  absl::StatusOr<pb::AllocateRegionReply> reply = absl::UnknownError("not asked");
+  while (true) {
+    const Nanos left = deadline - loop->Now();
+    CallAwaiter<pb::AllocateRegionRequest, pb::AllocateRegionReply> call(
+        client_, manager(), message, repeatable ? std::min(left, options_.attempt_timeout_ns) : left);
+    reply = co_await call;
+    if (reply.ok() || !repeatable || !IsNoAnswer(reply.status())) break;
+    if (loop->Now() + options_.retry_ns >= deadline) break;
+    co_await loop->SleepFor(options_.retry_ns);
+  }
   FURROW_CO_RETURN_IF_ERROR(reply.status());
   absl::StatusOr<RegionMapping> mapping = FromProto(reply->region());
   FURROW_CO_RETURN_IF_ERROR(mapping.status());
@@ -91,7 +104,7 @@ Task<absl::StatusOr<const RegionMapping*>> RemoteControlPlane::LookupRegion(Regi
   pb::LookupRegionRequest message;
   message.set_id(id.value());
   CallAwaiter<pb::LookupRegionRequest, pb::LookupRegionReply> call(client_, manager(), std::move(message),
-                                                                   kLookupTimeoutNs);
+                                                                   options_.lookup_timeout_ns);
   absl::StatusOr<pb::LookupRegionReply> reply = co_await call;
   FURROW_CO_RETURN_IF_ERROR(reply.status());
   for (const pb::Region& region : reply->regions()) {

@@ -1,5 +1,8 @@
 // RemoteControlPlane: the ControlPlane of a member: asks the manager over gRPC (also when that is this
 // process), off the workers' threads; the answer resumes the coroutine on its own loop.
+//
+// A request whose answer is lost is sent again, within its deadline, where the manager recognises a
+// repetition: always but for a new group without a name.
 #ifndef FURROW_CLUSTER_REMOTE_CONTROL_PLANE_H_
 #define FURROW_CLUSTER_REMOTE_CONTROL_PLANE_H_
 
@@ -15,11 +18,17 @@ namespace furrow::cluster {
 
 class RemoteControlPlane final : public ControlPlane {
  public:
-  static constexpr Nanos kAllocateTimeoutNs = 60 * kSecond;
-  static constexpr Nanos kLookupTimeoutNs = 10 * kSecond;
-  // Both outlive it.
+  struct Options {
+    Nanos allocate_timeout_ns = 60 * kSecond;  // all attempts
+    Nanos attempt_timeout_ns = 20 * kSecond;  // one of them: the time in which a region is made and committed
+    Nanos lookup_timeout_ns = 10 * kSecond;
+    Nanos retry_ns = 50 * kMillisecond;  // the pause before the next attempt
+  };
+  // All outlive it.
   RemoteControlPlane(ControlClient& client, RegionDirectory& directory)
-      : client_(client), directory_(directory) {}
+      : RemoteControlPlane(client, directory, Options()) {}
+  RemoteControlPlane(ControlClient& client, RegionDirectory& directory, Options options)
+      : client_(client), directory_(directory), options_(options) {}
 
   // Where the manager is; before the first call. Any thread.
   void SetManager(std::string address) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -31,6 +40,7 @@ class RemoteControlPlane final : public ControlPlane {
  private:
   ControlClient& client_;
   RegionDirectory& directory_;
+  const Options options_;
   mutable Mutex mutex_;
   std::string manager_ ABSL_GUARDED_BY(mutex_);
 };

@@ -58,6 +58,7 @@ struct RegionMapping {
   // The first region of its locality group. The regions of a group have the same primary and backups, so that
   // what is allocated near each other stays together.
   RegionId locality;
+  uint64_t name = 0;              // of the group, in its first region: see AllocateRegionRequest; 0: none
   std::vector<Replica> replicas;  // [0] is the primary
   ConfigId config;                // in which this mapping was made: of two, the higher wins
   ConfigId last_primary_change;

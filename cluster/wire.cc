@@ -103,6 +103,7 @@ void ToProto(const RegionMapping& mapping, pb::Region* out) {
   out->set_last_primary_change(mapping.last_primary_change.value());
   out->set_last_replica_change(mapping.last_replica_change.value());
   out->set_floor(mapping.floor.value());
+  out->set_name(mapping.name);
 }
 
 absl::StatusOr<RegionMapping> FromProto(const pb::Region& in) {
@@ -126,6 +127,7 @@ absl::StatusOr<RegionMapping> FromProto(const pb::Region& in) {
   mapping.last_primary_change = ConfigId(in.last_primary_change());
   mapping.last_replica_change = ConfigId(in.last_replica_change());
   mapping.floor = Timestamp(in.floor());
+  mapping.name = in.name();
   return mapping;
 }
 

@@ -74,8 +74,10 @@ Task<absl::Status> Publish(txn::Transaction& tx, const Table& catalog, const Tab
   co_return row.status();
 }
 
-// A new locality group for each partition, spread over the storage members.
-Task<absl::StatusOr<std::vector<RegionId>>> AllocateRegions(txn::Worker& worker, uint32_t partitions) {
+// A new locality group for each partition, spread over the storage members. Named by table and partition: a
+// request whose answer was lost, and that is made again, makes no second one.
+Task<absl::StatusOr<std::vector<RegionId>>> AllocateRegions(txn::Worker& worker, uint32_t table_id,
+                                                            uint32_t partitions) {
   std::vector<NodeId> members;
   const std::shared_ptr<const cluster::ClusterView> view = worker.node().view();
   if (view == nullptr || worker.node().control == nullptr) {
@@ -89,6 +91,7 @@ Task<absl::StatusOr<std::vector<RegionId>>> AllocateRegions(txn::Worker& worker,
   for (uint32_t p = 0; p < partitions; ++p) {
     cluster::AllocateRegionRequest request{};
     request.preferred_primary = members[p % members.size()];
+    request.name = uint64_t{table_id} << 32 | (p + 1);
     FURROW_CO_ASSIGN_OR_RETURN(const cluster::RegionMapping* mapping,
                                co_await worker.node().control->AllocateRegion(request));
     regions.push_back(mapping->locality);
@@ -97,7 +100,7 @@ Task<absl::StatusOr<std::vector<RegionId>>> AllocateRegions(txn::Worker& worker,
 }
 
 Task<absl::StatusOr<std::vector<RegionId>>> PlaceTable(txn::Worker& worker, const Table& catalog,
-                                                       const TableSpec& spec) {
+                                                       uint32_t table_id, const TableSpec& spec) {
   std::vector<RegionId> regions;
   const std::string& group = spec.placement_group;
   if (!group.empty()) {
@@ -106,7 +109,7 @@ Task<absl::StatusOr<std::vector<RegionId>>> PlaceTable(txn::Worker& worker, cons
     FURROW_CO_RETURN_IF_ERROR(read.status);
   }
   if (regions.empty()) {
-    FURROW_CO_ASSIGN_OR_RETURN(regions, co_await AllocateRegions(worker, spec.partitions));
+    FURROW_CO_ASSIGN_OR_RETURN(regions, co_await AllocateRegions(worker, table_id, spec.partitions));
     if (!group.empty()) {
       const std::vector<RegionId> mine = regions;
       const txn::CommitResult entered = co_await worker.Run(
@@ -154,7 +157,8 @@ Task<absl::StatusOr<std::shared_ptr<const Table>>> Catalog::CreateTable(txn::Wor
   const txn::CommitResult ids = co_await worker.Run(
       [&](txn::Transaction& tx) { return TakeIds(tx, *catalog, options_.first_region, &table); });
   FURROW_CO_RETURN_IF_ERROR(ids.status);
-  FURROW_CO_ASSIGN_OR_RETURN(table.partition_regions, co_await PlaceTable(worker, *catalog, spec));
+  FURROW_CO_ASSIGN_OR_RETURN(table.partition_regions,
+                             co_await PlaceTable(worker, *catalog, table.table_id, spec));
   FURROW_CO_RETURN_IF_ERROR(co_await FillStorage(worker, &table));
   const txn::CommitResult published =
       co_await worker.Run([&](txn::Transaction& tx) { return Publish(tx, *catalog, table); });
