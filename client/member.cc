@@ -317,6 +317,7 @@ absl::Status Member::Impl::MakeAgent() {
   agent.region_capacity = RegionCapacity();
   agent.cluster_id = cluster_id_;
   agent.secret = secret_;
+  agent.lease_ns = options_.lease_ns;
   // A clock that is off is not the manager's.
   if (options_.clock_offset_ns == 0) agent.clock_domain = ClockDomain();
   agent_ = std::make_unique<cluster::Agent>(std::move(agent), *host_, MonotonicClock(), *fabric_, *clock_,

@@ -37,6 +37,9 @@ absl::Status Validate(const MemberOptions& o) {
     return Bad(absl::StrCat("--region-size must be a whole number of megabytes from 2M to 2G, not ",
                             o.region_bytes, " bytes"));
   }
+  if (o.lease_ns < cluster::kMinLeaseNs || o.lease_ns > cluster::kMaxLeaseNs) {
+    return Bad(absl::StrCat("--lease must be from 100ms to 3600s, not ", o.lease_ns, "ns"));
+  }
   if (o.storage &&
       (o.old_version_bytes % kMegabyte != 0 || o.old_version_bytes < o.workers * 2 * kMegabyte)) {
     return Bad(

@@ -21,14 +21,14 @@ struct MemberOptions {
 
   // The cluster to join: its directory (with the files "cluster" and "secret"), or host:port of a member.
   // Empty (storage only): be the first member of a new cluster.
-  std::string cluster;
+  std::string cluster{};
   // A storage member's own directory; it must exist, and no other member may use it.
-  std::string directory;
+  std::string directory{};
   // Where the first member keeps the configuration and writes "cluster" and "secret"; it holds no cluster
   // yet. Empty: `directory`.
-  std::string cluster_directory;
+  std::string cluster_directory{};
   // The file with the cluster's secret. Empty: "secret" in the cluster's directory.
-  std::string secret_file;
+  std::string secret_file{};
   // How long to wait for a cluster that is not there yet, or has not all its storage members.
   Nanos join_timeout_ns = 10 * kSecond;
 
@@ -36,10 +36,10 @@ struct MemberOptions {
   std::string listen = "127.0.0.1:0";
   // Members of one failure domain may be lost together: copies of a region go to different ones. Empty: its
   // own.
-  std::string failure_domain;
+  std::string failure_domain{};
   // Unix sockets of the fabric lie here; made (0700) if it is not there. Empty: $XDG_RUNTIME_DIR/furrow or
   // /tmp/furrow-UID.
-  std::string socket_directory;
+  std::string socket_directory{};
   // Memory files lie in a directory of their own in here: tmpfs or huge pages.
   std::string memory_root = "/dev/shm";
 
@@ -52,12 +52,15 @@ struct MemberOptions {
   // Of a new cluster; a member that joins takes the cluster's.
   uint32_t replicas = 3;
   uint64_t region_bytes = uint64_t{64} << 20;
+  // How long any member may be silent (stopped, hanging, without a processor) before it is lost; it is
+  // noticed within 1.2 times that. 100 ms to an hour.
+  Nanos lease_ns = 5 * kSecond;
 
   // Per pair of sending worker and receiving member; powers of two.
   uint32_t log_ring_bytes = 4 << 20;
   uint32_t message_ring_bytes = 256 << 10;
 
-  IdlePolicy idle;
+  IdlePolicy idle{};
   // For tests on one host, whose members otherwise share its clock: this member's clock is off by `offset`
   // and kept in step by samples; each time interval is wider by `uncertainty` on both sides.
   Nanos clock_offset_ns = 0;
@@ -65,7 +68,7 @@ struct MemberOptions {
 
   // Called once when the cluster ends under this member: a member was lost (not in good order), or somebody
   // stopped it. On a thread of Furrow's: it must not block, nor call the member. May be null.
-  std::function<void(bool in_good_order, const std::string& why)> on_end;
+  std::function<void(bool in_good_order, const std::string& why)> on_end{};
 };
 
 // InvalidArgument names the option and what is allowed.

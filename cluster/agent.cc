@@ -68,6 +68,7 @@ Agent::Agent(Options options, MemberHost& host, const Clock& clock, rdma::Fabric
       safe_point_(safe_point),
       directory_(directory),
       started_(clock.Now()),
+      lease_(cluster_clock),
       client_(options_.secret),
       control_plane_(client_, directory) {}
 
@@ -86,11 +87,13 @@ absl::Status Agent::StartLink(Manager* manager) {
   options.self = options_.self.id;
   options.manager = manager != nullptr;
   options.schedule = options_.schedule;
+  options.lease_ns = options_.lease_ns;
+  options.answered = [this](Nanos sent) { lease_.Extend(sent + options_.lease_ns); };
   options.report = [manager](NodeId node, Timestamp oldest, Timestamp known) {
     Manager::Safe safe = manager->Report(node, oldest, known);
     return ControlLink::Safe{safe.global_oldest, safe.safe_point};
   };
-  options.lost = [this](NodeId node) { OnLost(node); };
+  options.lost = [this](NodeId node, bool silent) { OnLost(node, silent); };
   options.bad_clock = [this](absl::Status why) { End({false, std::string(why.message())}); };
   auto link = std::make_unique<ControlLink>(std::move(options), *loop_, fabric_, *queue_, cluster_clock_,
                                             safe_point_);
@@ -126,6 +129,7 @@ absl::Status Agent::Bootstrap(std::unique_ptr<ConfigStore> store, uint32_t repli
   first.manager = options_.self.id;
   first.replicas = replicas;
   first.region_bytes = region_bytes;
+  first.lease_ns = options_.lease_ns;
   first.Add(options_.self, options_.region_capacity);
   auto manager =
       std::make_unique<Manager>(std::move(options), std::move(store), client_, *this, cluster_clock_);
@@ -139,7 +143,7 @@ absl::Status Agent::Bootstrap(std::unique_ptr<ConfigStore> store, uint32_t repli
   FURROW_RETURN_IF_ERROR(StartLink(made));
   FURROW_RETURN_IF_ERROR(made->Bootstrap(first));
   if (watcher_) watcher_(first);
-  lease_.Grant();
+  lease_.Grant(MemberLease::kForever);
   return absl::OkStatus();
 }
 
@@ -162,6 +166,7 @@ absl::Status Agent::Join(const Introduction& introduction) {
   const Member* self = configuration.Find(options_.self.id);
   const Member* manager = configuration.Find(configuration.manager);
   if (self == nullptr || manager == nullptr) return absl::InternalError("the configuration lacks this node");
+  options_.lease_ns = configuration.lease_ns;
   if (reply.shared_clock()) {
     cluster_clock_.StartShared(reply.clock_origin());
   } else {
@@ -192,7 +197,7 @@ absl::Status Agent::Join(const Introduction& introduction) {
   MutexLock lock(&mutex_);
   if (state_ == State::kEnded) return absl::UnavailableError("the cluster ended while this member joined");
   state_ = State::kMember;
-  lease_.Grant();
+  lease_.Grant(cluster_clock_.LocalNow() + options_.lease_ns);
   return absl::OkStatus();
 }
 
@@ -237,34 +242,60 @@ void Agent::End(ClusterEnd end) {
     if (state_ == State::kEnded || stopped_) return;
     state_ = State::kEnded;
   }
+  // Who was away has not lost the others: they have lost it.
+  if (std::string absence = Absence(); !end.in_good_order && !absence.empty()) end.why = std::move(absence);
   Manager* const manager = this->manager();
   if (manager == nullptr) {
     // First the reason, then its effects.
     TellHost(end);
-    return lease_.Expire();
+    lease_.Expire();
+    return StopLink();
   }
   lease_.Expire();
   manager->Stop();
-  manager->Announce(end, [this, end] { TellHost(end); });
+  manager->Announce(end, [this, end] {
+    TellHost(end);
+    StopLink();  // not before: the members shall hear the reason first
+  });
+}
+
+void Agent::StopLink() {
+  if (ControlLink* link = this->link()) loop_->Post([link] { link->Stop(); });
+}
+
+std::string Agent::Absence() const {
+  const ControlLink* link = this->link();
+  const Nanos absent = link == nullptr ? 0 : link->overslept();
+  // Others may count from a beat that was on its way when this process was stopped.
+  if (absent < options_.lease_ns / 2) return "";
+  return absl::StrFormat(
+      "node %d did not run for %.1f s (it was stopped, or got no processor), and is lost to the other "
+      "members, "
+      "which wait %.1f s: let its host have time, or found clusters with a longer --lease",
+      options_.self.id.value(), static_cast<double>(absent) / kSecond,
+      static_cast<double>(options_.lease_ns) / kSecond);
 }
 
 void Agent::TellHost(const ClusterEnd& end) { host_.OnEnded(end); }
 
-void Agent::OnLost(NodeId node) {
+void Agent::OnLost(NodeId node, bool silent) {
   {
     MutexLock lock(&mutex_);
     if (leaving_ || state_ == State::kEnded) return;
   }
+  const std::string how =
+      silent ? absl::StrFormat(" is lost: it was silent for %.1f s; it was stopped, or hangs",
+                               static_cast<double>(options_.lease_ns) / kSecond)
+             : " is lost: it crashed or was killed";
   Manager* const manager = this->manager();
   if (manager == nullptr) {
-    return End({false, absl::StrCat("node ", node.value(),
-                                    ", the configuration manager, is lost: it crashed or was killed")});
+    return End({false, absl::StrCat("node ", node.value(), ", the configuration manager,", how)});
   }
   const Configuration configuration = manager->configuration();
   const Member* member = configuration.Find(node);
   if (member == nullptr) return;
   End({false, absl::StrCat(member->role == Role::kCompute ? "compute member " : "node ", node.value(), " at ",
-                           member->control_address, " is lost: it crashed or was killed")});
+                           member->control_address, how)});
 }
 
 void Agent::Stop() {

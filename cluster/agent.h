@@ -11,6 +11,7 @@
 #define FURROW_CLUSTER_AGENT_H_
 
 #include <atomic>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,16 +35,33 @@
 
 namespace furrow::cluster {
 
-// The lease of a member while failures are not detected by time: valid from its admission until it has lost
-// its connection to the manager, has left, or the cluster has ended.
-class ConnectionLease final : public Lease {
+// The lease of a member: valid from its admission until the cluster has ended, it has left or lost its
+// connection to the manager, or, except on the manager itself, until a lease's time has passed since it sent
+// the last beat that the manager has answered. So a process that was stopped for longer has none when it goes
+// on, before anything else of it has noticed. The manager counts another member as lost no earlier.
+class MemberLease final : public Lease {
  public:
-  bool valid() const override { return valid_.load(std::memory_order_acquire); }
-  void Grant() { valid_.store(true, std::memory_order_release); }
-  void Expire() { valid_.store(false, std::memory_order_release); }
+  static constexpr Nanos kForever = std::numeric_limits<Nanos>::max();
+  // Time is clock.LocalNow(); the clock outlives the lease.
+  explicit MemberLease(const ClusterClock& clock) : clock_(clock) {}
+  bool valid() const override {
+    const Nanos until = until_.load(std::memory_order_acquire);
+    return until == kForever || (until != kNone && clock_.LocalNow() < until);
+  }
+  void Grant(Nanos until) { until_.store(until, std::memory_order_release); }
+  // Of a lease that is granted, be it expired by time; does not make it shorter.
+  void Extend(Nanos until) {
+    Nanos now = until_.load(std::memory_order_relaxed);
+    while (now != kNone && now < until &&
+           !until_.compare_exchange_weak(now, until, std::memory_order_release, std::memory_order_relaxed)) {
+    }
+  }
+  void Expire() { until_.store(kNone, std::memory_order_release); }
 
  private:
-  std::atomic<bool> valid_{false};
+  static constexpr Nanos kNone = std::numeric_limits<Nanos>::min();
+  const ClusterClock& clock_;
+  std::atomic<Nanos> until_{kNone};
 };
 
 // What a cluster says of itself to one who wants to join.
@@ -75,6 +93,9 @@ class Agent final : public ControlHandler {
     // not share.
     std::string clock_domain;
     BeatSchedule::Options schedule;
+    // Of a new cluster: how long a member may be silent before it is lost; one that joins takes the
+    // cluster's.
+    Nanos lease_ns = kDefaultLeaseNs;
     Nanos join_timeout_ns = 30 * kSecond;
   };
   // All references outlive the agent.
@@ -140,7 +161,11 @@ class Agent final : public ControlHandler {
   // Does not block.
   void End(ClusterEnd end);
   void TellHost(const ClusterEnd& end);
-  void OnLost(NodeId node);
+  void OnLost(NodeId node, bool silent);
+  // That this process did not run for a lease's time just now, in a sentence; empty: it did.
+  std::string Absence() const;
+  // Ends the beat, and with it the connections: peers that still live learn that this member does not.
+  void StopLink();
   absl::Status CheckConfig(uint64_t config) const;
   absl::Status OnlyManager() const;
   Manager* manager() const {
@@ -159,7 +184,7 @@ class Agent final : public ControlHandler {
   std::function<void(const Configuration&)> watcher_;
   const Nanos started_;
 
-  ConnectionLease lease_;
+  MemberLease lease_;
   ControlClient client_;
   RemoteControlPlane control_plane_;
   std::unique_ptr<ControlServer> server_;

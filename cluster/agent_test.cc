@@ -309,6 +309,22 @@ TEST_F(AgentTest, LostMemberEndsTheClusterOnEveryOtherWithItsName) {
   }
 }
 
+TEST(MemberLeaseTest, EndsWithItsTimeUnlessItIsExtendedAndNeverComesBackOnceItIsOver) {
+  ClusterClock clock(MonotonicClock(), {});
+  MemberLease lease(clock);
+  lease.Extend(MemberLease::kForever);
+  EXPECT_FALSE(lease.valid()) << "not granted yet";
+  lease.Grant(clock.LocalNow() - 1);
+  EXPECT_FALSE(lease.valid()) << "its time is over";
+  lease.Extend(clock.LocalNow() + 3600 * kSecond);
+  EXPECT_TRUE(lease.valid());
+  lease.Extend(clock.LocalNow() - 1);
+  EXPECT_TRUE(lease.valid()) << "an older answer shortens nothing";
+  lease.Expire();
+  lease.Extend(MemberLease::kForever);
+  EXPECT_FALSE(lease.valid()) << "the cluster has ended";
+}
+
 TEST_F(AgentTest, AnyMemberCanStopTheClusterInGoodOrder) {
   Bootstrap();
   Process second(root_, 2);

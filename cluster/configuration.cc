@@ -65,6 +65,9 @@ absl::Status Validate(const Configuration& c) {
   }
   if (c.first_region == 0) return bad("region id 0 is reserved");
   if (c.replicas == 0 || c.replicas > 16) return bad(absl::StrCat(c.replicas, " replicas"));
+  if (c.lease_ns < kMinLeaseNs || c.lease_ns > kMaxLeaseNs) {
+    return bad(absl::StrCat("a lease of ", c.lease_ns, " ns"));
+  }
   if (c.members.size() > kMaxMembers) return bad(absl::StrCat(c.members.size(), " members"));
   absl::flat_hash_set<NodeId> ids;
   for (const Member& m : c.members) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/clock.h"
 #include "base/ids.h"
 #include "cluster/view.h"
 
@@ -20,6 +21,11 @@ inline constexpr uint32_t kRegionRange = 4096;
 // Ids below are for storage members, whose operators choose them; compute members get theirs from here on.
 inline constexpr uint32_t kFirstComputeId = 1001;
 inline constexpr uint32_t kMaxMembers = 256;
+// Silence of a member after which it is lost. Long enough for hosts whose cores are shared: a process that
+// waits for its turn behind twenty others on two cores is silent for some 100 ms.
+inline constexpr Nanos kDefaultLeaseNs = 5 * kSecond;
+inline constexpr Nanos kMinLeaseNs = 100 * kMillisecond;
+inline constexpr Nanos kMaxLeaseNs = 3600 * kSecond;
 
 struct Configuration {
   std::string cluster_id;  // 32 hexadecimal digits
@@ -28,6 +34,7 @@ struct Configuration {
   uint32_t first_region = 1;  // ids [first_region, first_region + kRegionRange) are the manager's to give out
   uint32_t replicas = 3;      // f + 1
   uint64_t region_bytes = 64 << 20;
+  Nanos lease_ns = kDefaultLeaseNs;  // how long a member may be silent before it is lost
   uint32_t next_compute_id = kFirstComputeId;
   std::vector<Member> members;
   std::vector<uint64_t> capacities;  // parallel to members: regions that each one's memory holds

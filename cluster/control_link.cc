@@ -23,14 +23,21 @@ uint64_t Checksum(const BeatMessage& message) {
 
 ControlLink::ControlLink(Options options, EventLoop& loop, rdma::Fabric& fabric, rdma::CompletionQueue& queue,
                          ClusterClock& clock, SafePoint& safe_point)
-    : options_(std::move(options)),
+    : options_([&options] {
+        // The manager answers beats, so this is its rate too.
+        options.schedule.slow_ns = std::min(options.schedule.slow_ns, options.lease_ns / 4);
+        options.schedule.fast_ns = std::min(options.schedule.fast_ns, options.schedule.slow_ns);
+        return std::move(options);
+      }()),
       loop_(loop),
       fabric_(fabric),
       queue_(queue),
       clock_(clock),
       safe_point_(safe_point),
       poller_(queue, *this),
-      schedule_(options_.schedule) {}
+      schedule_(options_.schedule) {
+  FURROW_CHECK(options_.lease_ns >= kTicksInLease);
+}
 
 ControlLink::~ControlLink() { Stop(); }
 
@@ -44,14 +51,19 @@ absl::Status ControlLink::Start() {
   FURROW_ASSIGN_OR_RETURN(registered_, fabric_.Register(memory_, rdma::Access::kWrite));
   loop_.AddPoller(&poller_);
   if (options_.manager) Beat();
+  const Nanos first_tick = loop_.Now() + options_.lease_ns / kTicksInLease;
+  tick_due_.store(first_tick);
+  tick_timer_ = loop_.CallAt(first_tick, [this] { Tick(); });
   return absl::OkStatus();
 }
 
 void ControlLink::Stop() {
   if (stopped_) return;
   stopped_ = true;
+  tick_due_.store(0);
   if (registered_ != nullptr) loop_.RemovePoller(&poller_);
   loop_.Cancel(timer_);
+  loop_.Cancel(tick_timer_);
   for (const auto& [node, timer] : expected_) loop_.Cancel(timer);
   peers_.clear();
   first_ = nullptr;
@@ -132,14 +144,50 @@ void ControlLink::OnDisconnected(rdma::Connection& connection) {
   auto* peer = static_cast<Peer*>(connection.context());
   if (peer == nullptr) return;
   const NodeId node = peer->node;
+  Discard(peer);
+  if (first_) std::exchange(first_, nullptr)(absl::UnavailableError("the configuration manager went away"));
+  if (node != NodeId()) options_.lost(node, /*silent=*/false);
+}
+
+void ControlLink::Discard(Peer* peer) {
   auto it = std::find_if(peers_.begin(), peers_.end(), [&](const auto& p) { return p.get() == peer; });
   FURROW_CHECK(it != peers_.end());
-  // The connection reports the rest of its completions before it goes: it dies in a later round.
+  // The connection reports the rest of its completions before it goes.
   std::shared_ptr<Peer> dying = std::move(*it);
+  dying->connection->set_context(nullptr);
   peers_.erase(it);
   loop_.CallAt(loop_.Now(), [dying] {});
-  if (first_) std::exchange(first_, nullptr)(absl::UnavailableError("the configuration manager went away"));
-  if (node != NodeId()) options_.lost(node);
+}
+
+Nanos ControlLink::overslept() const {
+  const Nanos due = tick_due_.load();
+  const Nanos late = due == 0 ? 0 : loop_.Now() - due;
+  return std::max(
+      {late > options_.lease_ns / kTicksInLease ? late : 0, overslept_.load(), overslept_before_.load()});
+}
+
+void ControlLink::Tick() {
+  const Nanos now = loop_.Now();
+  const Nanos period = options_.lease_ns / kTicksInLease;
+  const Nanos late = now - tick_due_.load();
+  overslept_before_.store(overslept_.exchange(late > period ? late : 0));
+  tick_due_.store(now + period);
+  tick_timer_ = loop_.CallAt(now + period, [this] { Tick(); });
+  std::vector<NodeId> silent;
+  for (size_t i = 0; i < peers_.size();) {
+    Peer* peer = peers_[i].get();
+    if (peer->node == NodeId() || ++peer->silent_ticks < kSilentTicks) {
+      ++i;
+      continue;
+    }
+    silent.push_back(peer->node);
+    Discard(peer);
+  }
+  for (NodeId node : silent) {
+    if (first_) std::exchange(first_, nullptr)(absl::UnavailableError("the configuration manager is silent"));
+    options_.lost(node, /*silent=*/true);
+    if (stopped_) return;
+  }
 }
 
 void ControlLink::Forget(NodeId node) {
@@ -162,7 +210,7 @@ void ControlLink::Expect(NodeId node, Nanos deadline) {
   if (expected_.contains(node)) return;
   expected_[node] = loop_.CallAt(deadline, [this, node] {
     expected_.erase(node);
-    options_.lost(node);
+    options_.lost(node, /*silent=*/true);
   });
 }
 
@@ -180,6 +228,7 @@ void ControlLink::OnNotified(rdma::Connection& connection, uint8_t channel) {
   BeatMessage message;
   // One that is not whole is being replaced, and that is notified too.
   if (!Load(peer->slot + (options_.manager ? 0 : channel), &message)) return;
+  peer->silent_ticks = 0;
   if (options_.manager) {
     if (message.type == BeatMessage::kBeat) OnBeat(*peer, message);
   } else if (message.type == BeatMessage::kAnswer) {
@@ -279,6 +328,7 @@ void ControlLink::PokeTheIdle() {
 void ControlLink::OnAnswer(const BeatMessage& message) {
   const Nanos now = clock_.LocalNow();
   if (message.local > now) return;
+  if (options_.answered) options_.answered(message.local);
   if (clock_.sampled()) {
     absl::Status sampled =
         clock_.AddSample(message.local, Timestamp(message.cluster & Timestamp::kMaxValue), now);

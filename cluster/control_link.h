@@ -11,6 +11,11 @@
 // address 8, key 4, little-endian). A slot holds the latest message; a newer one may replace it unread, since
 // it says the same, and newer.
 //
+// Silence. Each side counts ticks, a fifth of a lease apart, in which it has run and not heard of the other.
+// After six the other is lost: one that has been stopped, or hangs, while its connection is whole. The sixth
+// tick comes between 1 and 1.2 leases after the last message. Ticks and not time: who was itself stopped, or
+// the whole host, first listens again. A member beats at least four times in a lease.
+//
 // Message (64 bytes, little-endian):
 //   off  size  field      BEAT             ANSWER                POKE
 //   0    1     type       1                2                     3
@@ -72,11 +77,14 @@ class ControlLink final : public rdma::QueueEvents {
     NodeId self;
     bool manager = false;
     BeatSchedule::Options schedule;
+    Nanos lease_ns = 5 * kSecond;  // how long a peer may be silent
     // The manager's: one member's report, the answer to it.
     std::function<Safe(NodeId, Timestamp oldest_active, Timestamp known_global)> report;
-    // The connection to `node` is gone, and nobody said that it leaves. On the control thread; must not
-    // block.
-    std::function<void(NodeId node)> lost;
+    // Member: the manager has answered a beat that was sent at this time of this host's clock.
+    std::function<void(Nanos sent)> answered;
+    // The connection to `node` is gone, or it has been silent for too long, and nobody said that it leaves.
+    // On the control thread; must not block.
+    std::function<void(NodeId node, bool silent)> lost;
     // A clock sample that cannot be. On the control thread; must not block.
     std::function<void(absl::Status)> bad_clock;
   };
@@ -101,8 +109,11 @@ class ControlLink final : public rdma::QueueEvents {
   // `deadline`.
   void Forget(NodeId node);
   void Expect(NodeId node, Nanos deadline);
-  // No more callbacks.
+  // No more callbacks, and no more connections: the peers see them end.
   void Stop();
+  // Any thread: how long this process did not run (it was stopped, or got no core) when a tick was due, now
+  // or at the last two; 0: for less than the time between two.
+  Nanos overslept() const;
 
  private:
   struct Peer {
@@ -112,7 +123,10 @@ class ControlLink final : public rdma::QueueEvents {
     size_t slot = 0;            // where it writes to: the first of ours
     bool active = false;
     bool poked = false;  // and has not beaten since
+    int silent_ticks = 0;
   };
+  static constexpr int kTicksInLease = 5;
+  static constexpr int kSilentTicks = 6;
   static constexpr uint8_t kMessages = 0;  // channels, and slots of a member
   static constexpr uint8_t kPokes = 1;
   static constexpr size_t kMaxPeers = 260;
@@ -133,6 +147,9 @@ class ControlLink final : public rdma::QueueEvents {
   void BeatAgainIn(Nanos delay);
   bool AnybodyActive() const;
   void PokeTheIdle();
+  void Tick();
+  // The peer leaves peers_, its connection dies in a later round.
+  void Discard(Peer* peer);
   bool ActiveHere() const;
 
   const Options options_;
@@ -147,6 +164,10 @@ class ControlLink final : public rdma::QueueEvents {
   bool stopped_ = false;
   BeatSchedule schedule_;
   EventLoop::TimerId timer_ = 0;
+  EventLoop::TimerId tick_timer_ = 0;
+  std::atomic<Nanos> tick_due_{0};  // 0: not started
+  std::atomic<Nanos> overslept_{0};
+  std::atomic<Nanos> overslept_before_{0};
   MemoryFile memory_;  // the slots; written by peers
   std::unique_ptr<rdma::MemoryRegion> registered_;
   std::vector<std::unique_ptr<Peer>> peers_;

@@ -15,6 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
+constexpr Nanos kLease = 5 * kSecond;
 constexpr Timestamp kNone = Timestamp(Timestamp::kMaxValue);
 
 class World {
@@ -58,6 +59,8 @@ class World {
     SafePoint safe_point{1};
     std::unique_ptr<ControlLink> link;
     std::vector<NodeId> lost;
+    std::vector<NodeId> silent;
+    Nanos answered = 0;
     std::vector<absl::Status> bad_clock;
     bool connected = false;
   };
@@ -90,7 +93,9 @@ class World {
       rounds_.Report(node, oldest, known);
       return ControlLink::Safe{rounds_.global_oldest(), rounds_.safe_point()};
     };
-    options.lost = [&host](NodeId node) { host.lost.push_back(node); };
+    options.lease_ns = kLease;
+    options.answered = [&host](Nanos sent) { host.answered = sent; };
+    options.lost = [&host](NodeId node, bool silent) { (silent ? host.silent : host.lost).push_back(node); };
     options.bad_clock = [&host](absl::Status status) { host.bad_clock.push_back(std::move(status)); };
     host.link = std::make_unique<ControlLink>(std::move(options), *host.loop, *host.fabric, *host.queue,
                                               *host.clock, host.safe_point);
@@ -184,7 +189,70 @@ TEST(ControlLinkTest, MemberThatNeverConnectsIsLost) {
   w.host(0).link->Expect(NodeId(2), w.host(0).loop->Now() + kSecond);  // is there
   w.host(0).link->Expect(NodeId(9), w.host(0).loop->Now() + kSecond);  // is not
   w.For(3 * kSecond);
-  EXPECT_THAT(w.host(0).lost, ElementsAre(NodeId(9)));
+  EXPECT_THAT(w.host(0).silent, ElementsAre(NodeId(9)));
+}
+
+TEST(ControlLinkTest, SilentMemberIsLostWithinAFifthMoreThanALease) {
+  for (const bool busy : {false, true}) {
+    SCOPED_TRACE(busy);
+    World w(9);
+    if (busy) w.host(2).safe_point.PublishOldestActive(WorkerId(0), LowerOf(*w.host(2).clock));
+    w.For(3 * kSecond);
+    const Nanos stopped = w.world().now();
+    w.world().Pause(*w.host(1).process);
+    EXPECT_TRUE(w.Until([&] { return !w.host(0).silent.empty(); }));
+    EXPECT_THAT(w.host(0).silent, ElementsAre(NodeId(2)));
+    // Its last beat was at most a quarter of a lease old.
+    EXPECT_GE(w.world().now() - stopped, kLease * 3 / 4);
+    EXPECT_LE(w.world().now() - stopped, kLease * 6 / 5 + 100 * kMillisecond);
+    w.For(2 * kLease);
+    EXPECT_THAT(w.host(0).silent, ElementsAre(NodeId(2)));
+    EXPECT_THAT(w.host(2).silent, IsEmpty());
+    // It finds the connection broken, and knows why.
+    w.world().Resume(*w.host(1).process);
+    EXPECT_TRUE(w.Until([&] { return !w.host(1).lost.empty(); }));
+    EXPECT_GE(w.host(1).link->overslept(), kLease);
+    EXPECT_EQ(w.host(2).link->overslept(), 0);
+  }
+}
+
+TEST(ControlLinkTest, SilentManagerIsLostToAllMembers) {
+  World w(10);
+  w.world().Pause(*w.host(0).process);
+  EXPECT_TRUE(w.Until([&] { return !w.host(1).silent.empty() && !w.host(2).silent.empty(); }));
+  EXPECT_THAT(w.host(1).silent, ElementsAre(NodeId(1)));
+}
+
+TEST(ControlLinkTest, MemberThatIsAwayForLessThanALeaseIsNotLost) {
+  World w(11);
+  for (int i = 0; i < 10; ++i) {
+    w.world().Pause(*w.host(1).process);
+    w.For(kLease * 3 / 5);
+    w.world().Resume(*w.host(1).process);
+    w.For(kLease / 5);
+  }
+  for (size_t m = 0; m <= 2; ++m) EXPECT_THAT(w.host(m).silent, IsEmpty());
+}
+
+// As when a whole host sleeps: nobody has heard of anybody, and nobody was there to listen.
+TEST(ControlLinkTest, NobodyIsLostWhenAllWereAway) {
+  World w(12);
+  for (size_t m = 0; m <= 2; ++m) w.world().Pause(*w.host(m).process);
+  w.For(10 * kLease);
+  for (size_t m = 0; m <= 2; ++m) w.world().Resume(*w.host(m).process);
+  w.For(3 * kLease);
+  for (size_t m = 0; m <= 2; ++m) {
+    EXPECT_THAT(w.host(m).silent, IsEmpty());
+    EXPECT_THAT(w.host(m).lost, IsEmpty());
+  }
+}
+
+TEST(ControlLinkTest, AnswersTellWhenTheirBeatWasSent) {
+  World w(13);
+  w.For(3 * kLease);
+  const Nanos now = w.host(1).clock->LocalNow();
+  EXPECT_LE(w.host(1).answered, now);
+  EXPECT_GE(w.host(1).answered, now - kLease / 2) << "so that leases do not run out";
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "cluster/wire.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -64,6 +65,7 @@ void ToProto(const Configuration& configuration, pb::Configuration* out) {
   out->set_replicas(configuration.replicas);
   out->set_region_bytes(configuration.region_bytes);
   out->set_next_compute_id(configuration.next_compute_id);
+  out->set_lease_ns(static_cast<uint64_t>(configuration.lease_ns));
   for (const Member& member : configuration.members) {
     ToProto(member, configuration.CapacityOf(member.id), out->add_members());
   }
@@ -81,6 +83,9 @@ absl::StatusOr<Configuration> FromProto(const pb::Configuration& in) {
   configuration.replicas = in.replicas();
   configuration.region_bytes = in.region_bytes();
   configuration.next_compute_id = in.next_compute_id();
+  if (in.lease_ns() != 0) {
+    configuration.lease_ns = static_cast<Nanos>(std::min<uint64_t>(in.lease_ns(), kMaxLeaseNs + 1));
+  }
   for (const pb::Member& m : in.members()) {
     FURROW_ASSIGN_OR_RETURN(Member member, FromProto(m));
     configuration.Add(std::move(member), m.region_capacity());

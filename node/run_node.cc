@@ -54,6 +54,8 @@ absl::Status Parse(const std::vector<std::string>& arguments, NodeFlags* f) {
              "the cluster's secret (default \"secret\" in its directory)");
   flags.Number("replicas", "N", &f->replicas, "founder: copies of each region (default 3)");
   flags.Size("region-size", &m.region_bytes, "founder: bytes of a region (default 64M)");
+  flags.Duration("lease", &m.lease_ns,
+                 "founder: how long any member may be silent before it is lost (default 5s)");
   flags.Text("durability", "MODE", &f->durability,
              "replicated: memory of all copies; other modes are not there yet");
   flags.Number("workers", "N", &f->workers, "threads that run transactions (default 1)");

@@ -49,6 +49,58 @@ class Life(ProcessTest):
                 self.assertIn("the cluster has ended: node %d" % victim, last)
                 self.assertIn("is lost", last)
 
+    def stop_and_continue(self, victim, busy):
+        """A stopped member is lost to the others; continued, it ends itself and says that it was away."""
+        place = self.cluster().up(founder=("--lease", "1s"))
+        cluster_id = place.cluster_id()
+        bank = None
+        if busy:
+            bank = place.bank("--seconds", "60")
+            wait_until(lambda: len(place.status()["members"]) == 4, "bank is a member")
+        place.nodes[victim].process.send_signal(signal.SIGSTOP)
+        for number, node in place.nodes.items():
+            if number == victim:
+                continue
+            self.assertEqual(node.exit_code(), 1)
+            last = node.text().strip().split("\n")[-1]
+            self.assertIn("node %d" % victim, last)
+            self.assertIn("it was silent for 1.0 s", last)
+        if bank:
+            out, err = bank.communicate(timeout=PATIENCE)
+            self.assertEqual(bank.returncode, 1, out + err)
+            self.assertIn("node %d" % victim, err)
+        self.assertIsNone(place.nodes[victim].process.poll())
+        place.nodes[victim].process.send_signal(signal.SIGCONT)
+        self.assertEqual(place.nodes[victim].exit_code(), 1)
+        last = place.nodes[victim].text().strip().split("\n")[-1]
+        self.assertIn("node %d did not run for" % victim, last)
+        self.assertIn("is lost to the other members", last)
+        self.assertEqual(self.own_memory(cluster_id), [])
+        for node in place.nodes.values():
+            self.assertNotIn(" E ", node.text())
+
+    def test_stopped_member_of_an_idle_cluster_is_lost_and_ends_when_it_goes_on(self):
+        self.stop_and_continue(2, busy=False)
+
+    def test_stopped_member_under_load_is_lost_and_ends_when_it_goes_on(self):
+        self.stop_and_continue(3, busy=True)
+
+    def test_stopped_manager_is_lost_and_ends_when_it_goes_on(self):
+        self.stop_and_continue(1, busy=True)
+
+    def test_stopped_application_is_lost_and_lives_on_without_the_cluster(self):
+        place = self.cluster().up(founder=("--lease", "1s"))
+        bank = place.bank("--seconds", "60")
+        wait_until(lambda: len(place.status()["members"]) == 4, "bank is a member")
+        bank.send_signal(signal.SIGSTOP)
+        for node in place.nodes.values():
+            self.assertEqual(node.exit_code(), 1)
+            self.assertIn("compute member 1001", node.text())
+        bank.send_signal(signal.SIGCONT)
+        out, err = bank.communicate(timeout=PATIENCE)
+        self.assertEqual(bank.returncode, 1, out + err)
+        self.assertIn("node 1001 did not run for", err)
+
     def test_storage_member_without_regions_leaves_and_the_cluster_stays(self):
         place = self.cluster().up(nodes=2, founder=("--replicas", "2"))
         rings = [m["memory_by_kind"]["rings"] for m in place.status()["members"]]
