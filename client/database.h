@@ -64,6 +64,7 @@ using index::Direction;
 using index::IndexKind;
 using index::KeyRange;
 using index::Row;
+using index::RowLayout;
 using index::RowResult;
 using index::ScanSpec;
 using index::SecondarySpec;

@@ -131,9 +131,13 @@ Task<absl::Status> FillStorage(txn::Worker& worker, TableDescriptor* table) {
     for (uint32_t p = 0; p < index.partitions.size(); ++p) {
       const RegionId locality = table->partition_regions[p];
       if (table->kind(i) == IndexKind::kHash) {
-        const uint32_t buckets = HashIndex::BucketsFor(table->spec.expected_rows_per_partition);
+        const uint64_t rows = table->spec.expected_rows_per_partition;
+        const bool holds_rows = i == 0 && table->inline_rows();
+        const uint32_t buckets =
+            holds_rows ? table->geometry().BucketsFor(rows) : HashIndex::BucketsFor(rows);
+        const uint32_t bytes = holds_rows ? table->geometry().payload_bytes() : sizeof(Bucket);
         FURROW_CO_ASSIGN_OR_RETURN(index.partitions[p],
-                                   co_await HashIndex::Create(worker, index.id, locality, buckets));
+                                   co_await HashIndex::Create(worker, index.id, locality, buckets, bytes));
       } else {
         FURROW_CO_ASSIGN_OR_RETURN(
             index.partitions[p].root,
@@ -150,7 +154,11 @@ Task<absl::StatusOr<std::shared_ptr<const Table>>> Catalog::CreateTable(txn::Wor
   FURROW_CO_RETURN_IF_ERROR(Validate(spec));
   FURROW_CO_ASSIGN_OR_RETURN(const std::shared_ptr<const Table> catalog, co_await OpenCatalogTable(worker));
   TableDescriptor table;
+  spec.row_layout = ResolvedLayout(spec);
   table.spec = spec;
+  if (spec.row_layout == RowLayout::kInline) {
+    table.inline_slots = InlineGeometry::For(spec.max_key_bytes, spec.max_value_bytes).slots;
+  }
   table.indexes.resize(spec.secondaries.size() + 1);
   for (size_t i = 0; i < table.indexes.size(); ++i)
     table.indexes[i].partitions.resize(PartitionCount(spec, i));

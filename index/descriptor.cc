@@ -12,7 +12,8 @@ namespace {
 // Encoded descriptor: u16 format, the fields in the order of the structs, u64 checksum of all before it.
 // Integers are little-endian with the width of their field, enums and bools one byte, strings and vectors
 // have a count of 16 (strings) or 32 bits in front.
-constexpr uint16_t kFormat = 1;
+// Format 1 has none of max_value_bytes, row_layout and inline_slots.
+constexpr uint16_t kFormat = 2;
 
 class Writer {
  public:
@@ -73,6 +74,8 @@ void PutSpec(Writer& w, const TableSpec& spec) {
   w.PutString(spec.name);
   w.Put(spec.primary);
   w.Put(spec.max_key_bytes);
+  w.Put(spec.max_value_bytes);
+  w.Put(spec.row_layout);
   w.Put(spec.expected_rows_per_partition);
   w.Put(spec.partitions);
   w.Put(spec.prefix_bytes);
@@ -91,11 +94,17 @@ void PutSpec(Writer& w, const TableSpec& spec) {
   }
 }
 
-TableSpec GetSpec(Reader& r) {
+TableSpec GetSpec(Reader& r, uint16_t format) {
   TableSpec spec;
   spec.name = r.GetString();
   spec.primary = r.Get<IndexKind>();
   spec.max_key_bytes = r.Get<uint16_t>();
+  if (format == 1) {
+    spec.row_layout = RowLayout::kSeparate;
+  } else {
+    spec.max_value_bytes = r.Get<uint32_t>();
+    spec.row_layout = r.Get<RowLayout>();
+  }
   spec.expected_rows_per_partition = r.Get<uint64_t>();
   spec.partitions = r.Get<uint32_t>();
   spec.prefix_bytes = r.Get<uint16_t>();
@@ -123,9 +132,11 @@ absl::Status CheckShape(const TableDescriptor& table) {
   for (size_t i = 0; agrees && i < table.indexes.size(); ++i) {
     agrees = table.indexes[i].partitions.size() == PartitionCount(table.spec, i);
   }
-  return agrees ? absl::OkStatus()
-                : absl::DataLossError(absl::StrCat("catalog: the descriptor of table \"", table.spec.name,
-                                                   "\" has other partitions or indexes than its spec"));
+  const bool fits = (table.spec.row_layout == RowLayout::kInline) == table.inline_rows() &&
+                    table.inline_slots <= kMaxInlineSlots;
+  if (agrees && fits) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("catalog: the descriptor of table \"", table.spec.name,
+                                          "\" has other partitions, indexes or buckets than its spec"));
 }
 
 }  // namespace
@@ -194,6 +205,7 @@ std::string Encode(const TableDescriptor& table) {
       w.Put(partition.buckets);
     }
   }
+  w.Put(table.inline_slots);
   w.Put(Hash64(w.out()));
   return std::move(w.out());
 }
@@ -211,7 +223,7 @@ absl::StatusOr<TableDescriptor> Decode(std::string_view bytes) {
     return absl::DataLossError("catalog: a table's descriptor does not have its checksum");
   }
   TableDescriptor table;
-  table.spec = GetSpec(r);
+  table.spec = GetSpec(r, format);
   table.table_id = r.Get<uint32_t>();
   table.partition_regions.resize(r.GetCount(4));
   for (RegionId& region : table.partition_regions) region = RegionId(r.Get<uint32_t>());
@@ -224,6 +236,7 @@ absl::StatusOr<TableDescriptor> Decode(std::string_view bytes) {
       partition.buckets = r.Get<uint32_t>();
     }
   }
+  if (format > 1) table.inline_slots = r.Get<uint32_t>();
   if (!r.ok()) return absl::DataLossError("catalog: a table's descriptor is cut short");
   absl::Status status = CheckShape(table);
   if (!status.ok()) return status;

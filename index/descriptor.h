@@ -10,6 +10,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/status/statusor.h"
 #include "base/ids.h"
+#include "index/inline_bucket.h"
 #include "index/row.h"
 #include "index/spec.h"
 
@@ -32,7 +33,15 @@ struct TableDescriptor {
   uint32_t table_id = 0;                    // what rows name
   std::vector<RegionId> partition_regions;  // first region of the locality group of each partition
   std::vector<IndexDescriptor> indexes;     // [0] the primary one, then spec.secondaries in their order
+  // Slots of a bucket of the primary index that holds the rows itself; 0: rows are objects of their own.
+  uint32_t inline_slots = 0;
 
+  bool inline_rows() const { return inline_slots > 0; }
+  InlineGeometry geometry() const {
+    return {.slots = inline_slots,
+            .key_room = InlineGeometry::Room(spec.max_key_bytes),
+            .value_room = InlineGeometry::Room(spec.max_value_bytes)};
+  }
   IndexKind kind(size_t index) const { return index == 0 ? spec.primary : spec.secondaries[index - 1].kind; }
   // Longest key of an index, with the primary key that a non-unique one appends.
   uint32_t max_key_bytes(size_t index) const;
@@ -51,8 +60,9 @@ uint32_t PartitionCount(const TableSpec& spec, size_t index);
 // The partition of a key of an index.
 uint32_t PartitionOf(const TableSpec& spec, size_t index, std::string_view key);
 
-// Format 1: little-endian, strings with a 16-bit length in front; see descriptor.cc. Decode: DataLoss for
-// bytes that are no descriptor, FailedPrecondition for a newer format.
+// Format 2: little-endian, strings with a 16-bit length in front; see descriptor.cc. Format 1, without inline
+// rows, is read too. Decode: DataLoss for bytes that are no descriptor, FailedPrecondition for a newer
+// format.
 std::string Encode(const TableDescriptor& table);
 absl::StatusOr<TableDescriptor> Decode(std::string_view bytes);
 

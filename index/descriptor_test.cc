@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "base/checksum.h"
 #include "gtest/gtest.h"
 #include "index/row.h"
 
@@ -58,6 +59,51 @@ TEST(Descriptor, ComesBackAsItWasEncoded) {
   EXPECT_EQ(back->spec.secondaries[0].parts[1].offset, 2);
   EXPECT_EQ(back->indexes[2].partitions, table.indexes[2].partitions);
   EXPECT_EQ(back->partition_regions, table.partition_regions);
+}
+
+TableDescriptor InlineDescriptor() {
+  TableDescriptor table;
+  table.spec.name = "account";
+  table.spec.primary = IndexKind::kHash;
+  table.spec.max_key_bytes = 8;
+  table.spec.max_value_bytes = 12;
+  table.spec.row_layout = RowLayout::kInline;
+  table.inline_slots = 9;
+  table.table_id = 5;
+  table.partition_regions = {RegionId(10)};
+  table.indexes = {{6, {{Address(RegionId(10), 64), 33}}}};
+  return table;
+}
+
+TEST(Descriptor, KeepsTheLayoutOfInlineRows) {
+  const TableDescriptor table = InlineDescriptor();
+  const absl::StatusOr<TableDescriptor> back = Decode(Encode(table));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_TRUE(back->inline_rows());
+  EXPECT_EQ(back->spec.max_value_bytes, 12u);
+  EXPECT_EQ(back->spec.row_layout, RowLayout::kInline);
+  EXPECT_EQ(back->geometry(), (InlineGeometry{.slots = 9, .key_room = 8, .value_room = 16}));
+  for (const uint32_t slots : {0u, 65u}) {
+    TableDescriptor other = table;
+    other.inline_slots = slots;
+    EXPECT_EQ(Decode(Encode(other)).status().code(), absl::StatusCode::kDataLoss) << slots << " slots";
+  }
+}
+
+TEST(Descriptor, OfFormat1HasRowsOfTheirOwn) {
+  // What format 2 has in addition: five bytes of the spec behind max_key_bytes, and four before the checksum.
+  std::string bytes = Encode(Descriptor());
+  bytes[0] = 1;
+  bytes.erase(2 + 2 + std::string("customer").size() + 1 + 2, 5);
+  bytes.resize(bytes.size() - 4 - 8);
+  const uint64_t sum = Hash64(bytes);
+  bytes.append(reinterpret_cast<const char*>(&sum), sizeof(sum));
+  const absl::StatusOr<TableDescriptor> back = Decode(bytes);
+  ASSERT_TRUE(back.ok()) << back.status();
+  TableDescriptor expected = Descriptor();
+  expected.spec.row_layout = RowLayout::kSeparate;
+  EXPECT_EQ(Encode(*back), Encode(expected));
+  EXPECT_EQ(back->spec.max_value_bytes, TableSpec::kAnyValueBytes);
 }
 
 TEST(Descriptor, IsRefusedWhenAnyByteIsWrongOrMissing) {
@@ -123,6 +169,37 @@ TEST(Spec, SaysWhichFieldIsWrong) {
   spec = Spec();
   spec.partitions = 0;
   EXPECT_FALSE(Validate(spec).ok());
+}
+
+TEST(Spec, SaysWhyRowsCannotBeInline) {
+  const auto why = [](const TableSpec& spec) { return std::string(Validate(spec).message()); };
+  TableSpec spec;
+  spec.name = "t";
+  spec.primary = IndexKind::kHash;
+  spec.row_layout = RowLayout::kInline;
+  spec.max_key_bytes = 8;
+  spec.max_value_bytes = 56;
+  EXPECT_TRUE(Validate(spec).ok());
+  EXPECT_EQ(ResolvedLayout(spec), RowLayout::kInline);
+  spec.max_value_bytes = 57;
+  EXPECT_EQ(
+      why(spec),
+      "table \"t\": inline rows need max_key_bytes and max_value_bytes, each rounded up to 8, of at most "
+      "64 together; they are 8 and 57: lower them, or set row_layout to kSeparate");
+  spec.max_value_bytes = TableSpec::kAnyValueBytes;
+  EXPECT_NE(why(spec).find("they are 8 and of any size"), std::string::npos);
+  spec.max_value_bytes = 8;
+  spec.secondaries.push_back(
+      {.name = "s", .kind = IndexKind::kBtree, .unique = false, .parts = {{KeyPart::Source::kValue, 0, 2}}});
+  EXPECT_NE(why(spec).find("drop the secondary indexes"), std::string::npos);
+  spec.secondaries.clear();
+  spec.primary = IndexKind::kBtree;
+  EXPECT_NE(why(spec).find("a B-tree cannot hold inline rows"), std::string::npos);
+  spec.row_layout = RowLayout::kAuto;
+  EXPECT_TRUE(Validate(spec).ok());
+  EXPECT_EQ(ResolvedLayout(spec), RowLayout::kSeparate);
+  spec.row_layout = static_cast<RowLayout>(3);
+  EXPECT_EQ(Validate(spec).code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(Row, PointerKeepsAddressClassAndTag) {

@@ -22,6 +22,11 @@ absl::Status HashDirectory::Add(Address bucket) {
   return absl::OkStatus();
 }
 
+absl::Status MissingBucket(uint32_t index, uint32_t number, Address address) {
+  return absl::DataLossError(absl::StrCat("hash index ", index, ": bucket ", number, " is not at ",
+                                          ToString(address), ": run furrow doctor"));
+}
+
 uint32_t HashIndex::BucketsFor(uint64_t rows) {
   return static_cast<uint32_t>(std::clamp<uint64_t>(rows / kMeanBucketEntries + 1, 1, 1u << 30));
 }
@@ -36,8 +41,7 @@ absl::StatusOr<const Bucket*> HashIndex::Check(const txn::ReadResult& read, uint
   } else if (read.status().code() != absl::StatusCode::kNotFound) {
     return read.status();
   }
-  return absl::DataLossError(absl::StrCat("hash index ", id_, ": bucket ", BucketNumber(hash), " is not at ",
-                                          ToString(address), ": run furrow doctor"));
+  return MissingBucket(id_, BucketNumber(hash), address);
 }
 
 bool HashIndex::TryFind(txn::Transaction& tx, uint64_t hash, const RowMatcher& match,

@@ -56,6 +56,10 @@ struct Bucket {
 };
 static_assert(sizeof(Bucket) == 104 && offsetof(Bucket, next) == 8 && offsetof(Bucket, entries) == 16);
 static_assert(storage::SpanBytes(sizeof(Bucket)) == 128);
+static_assert(offsetof(Bucket, index) == 0 && offsetof(Bucket, number) == 4);
+
+// DataLoss: what is at a bucket's address is not that bucket.
+absl::Status MissingBucket(uint32_t index, uint32_t number, Address address);
 
 // The addresses of a partition's buckets, 4 bytes each. Immutable once filled.
 class HashDirectory {
@@ -63,6 +67,8 @@ class HashDirectory {
   // In the order of bucket numbers. ResourceExhausted: buckets in more than 64 regions.
   absl::Status Add(Address bucket);
   uint32_t size() const { return static_cast<uint32_t>(buckets_.size()); }
+  // The home bucket of a hash.
+  uint32_t NumberOf(uint64_t hash) const { return static_cast<uint32_t>((hash >> 32) * size() >> 32); }
   Address at(uint32_t number) const {
     const uint32_t place = buckets_[number];
     return Address(regions_[place >> 26], (place & ((1u << 26) - 1)) * storage::kLineBytes);
@@ -83,9 +89,7 @@ class HashIndex {
     return static_cast<uint32_t>(hash) & ((1u << RowPointer::kTagBits) - 1);
   }
   static uint32_t BucketsFor(uint64_t rows);
-  uint32_t BucketNumber(uint64_t hash) const {
-    return static_cast<uint32_t>((hash >> 32) * directory_.size() >> 32);
-  }
+  uint32_t BucketNumber(uint64_t hash) const { return directory_.NumberOf(hash); }
   Address Home(uint64_t hash) const { return directory_.at(BucketNumber(hash)); }
 
   // False: not everything is at hand; ask FindSlow(). NotFound in `result` has no text.
@@ -103,9 +107,10 @@ class HashIndex {
   Task<absl::Status> Replace(txn::Transaction& tx, uint64_t hash, Address row, RowPointer by) const;
 
   // --- life of the storage; on a worker, in transactions of their own ---
-  // Makes `buckets` empty buckets and their directory near `locality`.
+  // Makes `buckets` empty buckets of `bucket_bytes` payload, which begin with index id and number and are
+  // zero otherwise, and their directory, near `locality`. For buckets of rows (inline_hash.h) too.
   static Task<absl::StatusOr<IndexPartition>> Create(txn::Worker& worker, uint32_t id, RegionId locality,
-                                                     uint32_t buckets);
+                                                     uint32_t buckets, uint32_t bucket_bytes);
   static Task<absl::StatusOr<HashDirectory>> ReadDirectory(txn::Worker& worker, uint32_t id,
                                                            IndexPartition partition);
 

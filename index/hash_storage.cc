@@ -11,8 +11,8 @@
 namespace furrow::index {
 namespace {
 
-constexpr uint32_t kBucketsPerTransaction = 250;
-static_assert(kChunkBuckets % kBucketsPerTransaction == 0);
+// Payload of the buckets that one transaction makes: far below what a log record holds.
+constexpr uint32_t kBytesPerTransaction = 26'000;
 
 uint32_t ChunkBytes(uint32_t buckets) { return kChunkHeaderBytes + 8 * buckets; }
 
@@ -25,13 +25,13 @@ static_assert(sizeof(ChunkHeader) == kChunkHeaderBytes && offsetof(ChunkHeader, 
 
 // Makes buckets [first, first + count) empty.
 Task<absl::Status> MakeBuckets(txn::Transaction& tx, uint32_t id, RegionId locality, uint32_t first,
-                               uint32_t count, std::vector<Address>* out) {
+                               uint32_t count, uint32_t bucket_bytes, std::vector<Address>* out) {
   out->clear();
   for (uint32_t i = 0; i < count; ++i) {
     FURROW_CO_ASSIGN_OR_RETURN(const txn::Transaction::Allocation bucket,
-                               co_await tx.Alloc(locality, sizeof(Bucket)));
-    *reinterpret_cast<Bucket*>(bucket.payload.data()) =
-        Bucket{.index = id, .number = first + i, .next = 0, .entries = {}};
+                               co_await tx.Alloc(locality, bucket_bytes));
+    const uint32_t name[] = {id, first + i};
+    std::memcpy(bucket.payload.data(), name, sizeof(name));
     out->push_back(bucket.address);
   }
   co_return absl::OkStatus();
@@ -80,16 +80,17 @@ Task<absl::Status> ReadChunks(txn::Transaction& tx, uint32_t id, IndexPartition 
 }  // namespace
 
 Task<absl::StatusOr<IndexPartition>> HashIndex::Create(txn::Worker& worker, uint32_t id, RegionId locality,
-                                                       uint32_t buckets) {
+                                                       uint32_t buckets, uint32_t bucket_bytes) {
+  const uint32_t at_once = std::max(1u, kBytesPerTransaction / bucket_bytes);
   Address before;
   for (uint32_t first = 0; first < buckets; first += kChunkBuckets) {
     const uint32_t count = std::min(kChunkBuckets, buckets - first);
     std::vector<Address> chunk;
-    for (uint32_t done = 0; done < count; done += kBucketsPerTransaction) {
+    for (uint32_t done = 0; done < count; done += at_once) {
       std::vector<Address> made;
-      const uint32_t now = std::min(kBucketsPerTransaction, count - done);
+      const uint32_t now = std::min(at_once, count - done);
       const txn::CommitResult result = co_await worker.Run([&, now, done](txn::Transaction& tx) {
-        return MakeBuckets(tx, id, locality, first + done, now, &made);
+        return MakeBuckets(tx, id, locality, first + done, now, bucket_bytes, &made);
       });
       FURROW_CO_RETURN_IF_ERROR(result.status);
       chunk.insert(chunk.end(), made.begin(), made.end());

@@ -44,12 +44,13 @@ constexpr size_t RowBytes(size_t key_bytes, size_t value_bytes) {
 }
 
 // A row as a transaction sees it. Its bytes stay valid until the transaction is destroyed; they are those of
-// the moment of the call, except that a row which the transaction itself writes shows what it has written.
+// the moment of the call, except that a row which the transaction itself writes may show what it has written.
 struct Row {
-  Address address;
+  Address address;  // of its object, or of the bucket that it lies in (inline_hash.h)
   std::string_view key;
   std::string_view value;
 
+  // Of a row that is an object of its own.
   uint32_t object_bytes() const { return static_cast<uint32_t>(RowBytes(key.size(), value.size())); }
 };
 

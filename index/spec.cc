@@ -3,6 +3,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "index/descriptor.h"
+#include "index/inline_bucket.h"
 
 namespace furrow::index {
 namespace {
@@ -31,7 +32,34 @@ absl::Status ValidateSecondary(const TableSpec& spec, const SecondarySpec& index
   return absl::OkStatus();
 }
 
+// Why the rows cannot lie in the buckets; empty: they can.
+std::string WhyNotInline(const TableSpec& spec) {
+  if (spec.primary != IndexKind::kHash) {
+    return "a B-tree cannot hold inline rows: set primary to kHash, or row_layout to kSeparate";
+  }
+  if (!spec.secondaries.empty()) {
+    return "inline rows have no address that a secondary index could name: drop the secondary indexes, or "
+           "set "
+           "row_layout to kSeparate";
+  }
+  if (InlineGeometry::For(spec.max_key_bytes, spec.max_value_bytes).slots == 0) {
+    const std::string value = spec.max_value_bytes == TableSpec::kAnyValueBytes
+                                  ? std::string("of any size")
+                                  : absl::StrCat(spec.max_value_bytes);
+    return absl::StrCat(
+        "inline rows need max_key_bytes and max_value_bytes, each rounded up to 8, of at most ",
+        kMaxInlineRowBytes, " together; they are ", spec.max_key_bytes, " and ", value,
+        ": lower them, or set row_layout to kSeparate");
+  }
+  return {};
+}
+
 }  // namespace
+
+RowLayout ResolvedLayout(const TableSpec& spec) {
+  if (spec.row_layout != RowLayout::kAuto) return spec.row_layout;
+  return WhyNotInline(spec).empty() ? RowLayout::kInline : RowLayout::kSeparate;
+}
 
 absl::Status Validate(const TableSpec& spec) {
   if (spec.name.empty() || spec.name.size() > kMaxNameBytes) {
@@ -42,6 +70,13 @@ absl::Status Validate(const TableSpec& spec) {
   }
   if (spec.partitions < 1 || spec.partitions > kMaxPartitions) {
     return Bad(spec, absl::StrCat("partitions is ", spec.partitions, ", not 1 to ", kMaxPartitions));
+  }
+  if (spec.row_layout > RowLayout::kInline) {
+    return Bad(spec, absl::StrCat("row_layout ", static_cast<int>(spec.row_layout), " is not known"));
+  }
+  if (spec.row_layout == RowLayout::kInline) {
+    const std::string why = WhyNotInline(spec);
+    if (!why.empty()) return Bad(spec, why);
   }
   if (spec.prefix_bytes > spec.max_key_bytes) return Bad(spec, "prefix_bytes exceeds max_key_bytes");
   if (spec.secondaries.size() > kMaxSecondaries) {

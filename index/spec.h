@@ -36,10 +36,24 @@ struct SecondarySpec {
   std::vector<KeyPart> parts;
 };
 
+// Where rows lie.
+enum class RowLayout : uint8_t {
+  kAuto,      // kInline where it is possible, otherwise kSeparate
+  kSeparate,  // each row is an object of its own, to which index entries point: a lookup is two READs
+  // Rows lie in the buckets of the hash index: a lookup is one READ. Writers of rows that share a bucket
+  // conflict, so hot rows want kSeparate. Needs primary = kHash, no secondary indexes, and rows that are
+  // small: max_key_bytes and max_value_bytes, each rounded up to 8, of at most 64 together.
+  kInline,
+};
+
 struct TableSpec {
+  static constexpr uint32_t kAnyValueBytes = UINT32_MAX;  // as many as a row holds: 1 MB with its key
+
   std::string name;  // 1 to 255 bytes
   IndexKind primary = IndexKind::kBtree;
   uint16_t max_key_bytes = 32;  // 1 to 1,024
+  uint32_t max_value_bytes = kAnyValueBytes;
+  RowLayout row_layout = RowLayout::kAuto;
   // Sizes the buckets of hash indexes; a table may hold more rows, with longer chains.
   uint64_t expected_rows_per_partition = 10'000;
 
@@ -56,6 +70,8 @@ struct TableSpec {
 
 // InvalidArgument, naming the field, when a table cannot be made like this.
 absl::Status Validate(const TableSpec& spec);
+// What row_layout comes to: kSeparate or kInline. Of a spec that is valid.
+RowLayout ResolvedLayout(const TableSpec& spec);
 
 }  // namespace furrow::index
 

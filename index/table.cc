@@ -26,12 +26,17 @@ Table::Table(TableDescriptor descriptor, std::vector<std::vector<HashDirectory>>
                 .unique = i == 0 || spec().secondaries[i - 1].unique,
                 .number = static_cast<uint32_t>(i),
                 .hash = {},
-                .trees = {}};
+                .trees = {},
+                .rows = {}};
     for (uint32_t p = 0; p < from.partitions.size(); ++p) {
       const RegionId locality = descriptor_.partition_regions[p];
       if (index.kind == IndexKind::kHash) {
         FURROW_CHECK(p < directories[i].size() && directories[i][p].size() == from.partitions[p].buckets);
-        index.hash.emplace_back(from.id, locality, std::move(directories[i][p]));
+        if (i == 0 && descriptor_.inline_rows()) {
+          index.rows.emplace_back(from.id, locality, descriptor_.geometry(), std::move(directories[i][p]));
+        } else {
+          index.hash.emplace_back(from.id, locality, std::move(directories[i][p]));
+        }
       } else {
         index.trees.emplace_back(from.id, p, from.partitions[p].root, locality, descriptor_.max_key_bytes(i),
                                  cache);
@@ -63,6 +68,10 @@ absl::Status Table::CheckSizes(std::string_view key, std::string_view value) con
     return absl::InvalidArgumentError(absl::StrCat("table \"", spec().name, "\": a key has ", key.size(),
                                                    " bytes, the longest may have ", spec().max_key_bytes));
   }
+  if (value.size() > spec().max_value_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat("table \"", spec().name, "\": a value has ", value.size(),
+                                                   " bytes, the longest may have ", spec().max_value_bytes));
+  }
   if (RowBytes(key.size(), value.size()) > storage::MaxPayload()) {
     return absl::InvalidArgumentError(absl::StrCat("table \"", spec().name, "\": a value has ", value.size(),
                                                    " bytes; a row with its key may have ",
@@ -74,6 +83,7 @@ absl::Status Table::CheckSizes(std::string_view key, std::string_view value) con
 bool Table::TryLookUp(txn::Transaction& tx, const Index& index, std::string_view key,
                       RowResult* result) const {
   const uint32_t partition = PartitionOf(index, key);
+  if (!index.rows.empty()) return index.rows[partition].TryFind(tx, HashIndex::Hash(key), key, result);
   if (index.kind == IndexKind::kHash) {
     return index.hash[partition].TryFind(tx, HashIndex::Hash(key),
                                          RowMatcher{&descriptor_, index.number, key}, result);
@@ -94,6 +104,7 @@ bool Table::TryLookUp(txn::Transaction& tx, const Index& index, std::string_view
 
 Task<RowResult> Table::LookUpSlow(txn::Transaction& tx, const Index& index, std::string_view key) const {
   const uint32_t partition = PartitionOf(index, key);
+  if (!index.rows.empty()) co_return co_await index.rows[partition].FindSlow(tx, HashIndex::Hash(key), key);
   if (index.kind == IndexKind::kHash) {
     co_return co_await index.hash[partition].FindSlow(tx, HashIndex::Hash(key),
                                                       RowMatcher{&descriptor_, index.number, key});
@@ -117,6 +128,10 @@ struct Table::Probe {
 
 Table::Probe Table::MakeProbe(const Index& index, std::string_view key) const {
   const uint32_t partition = PartitionOf(index, key);
+  if (!index.rows.empty()) {
+    const InlineHash& rows = index.rows[partition];
+    return {.first = rows.Home(HashIndex::Hash(key)), .first_bytes = rows.read_bytes(), .rows = {}};
+  }
   if (index.kind == IndexKind::kHash) {
     return {
         .first = index.hash[partition].Home(HashIndex::Hash(key)), .first_bytes = sizeof(Bucket), .rows = {}};
@@ -138,8 +153,9 @@ constexpr size_t kBatch = 16;
 }  // namespace
 
 bool Table::TryRows(txn::Transaction& tx, const Index& index, std::string_view key, Probe* probe) const {
-  const uint32_t partition = PartitionOf(index, key);
   probe->row_count = 0;
+  if (!index.rows.empty()) return true;  // they come with what was read first
+  const uint32_t partition = PartitionOf(index, key);
   if (index.kind == IndexKind::kHash) {
     probe->row_count =
         index.hash[partition].TryCandidates(tx, HashIndex::Hash(key), probe->rows, Probe::kMaxRows);
@@ -221,7 +237,7 @@ Task<absl::Status> Table::GetManySlow(txn::Transaction& tx, std::span<const std:
         second.Add({probe.rows[r].address(), RowReadBytes(tx, probe.rows[r])});
       }
     }
-    FURROW_CO_RETURN_IF_ERROR(co_await second.Read(tx));
+    if (second.count > 0) FURROW_CO_RETURN_IF_ERROR(co_await second.Read(tx));
     for (size_t i = 0; i < count; ++i) {
       if (TryLookUp(tx, index, keys[at + i], &rows[at + i])) continue;
       rows[at + i] = co_await LookUpSlow(tx, index, keys[at + i]);

@@ -30,6 +30,7 @@
 #include "index/btree.h"
 #include "index/descriptor.h"
 #include "index/hash_index.h"
+#include "index/inline_hash.h"
 #include "index/row.h"
 #include "index/spec.h"
 #include "txn/transaction.h"
@@ -168,8 +169,9 @@ class Table {
     Spread spread;
     bool unique;
     uint32_t number;              // 0: primary
-    std::vector<HashIndex> hash;  // by partition; one of the two is empty
+    std::vector<HashIndex> hash;  // by partition; one of the three is not empty
     std::vector<Btree> trees;
+    std::vector<InlineHash> rows;  // a primary hash index that holds the rows
   };
   struct Probe;
   class Cursor;
@@ -177,6 +179,11 @@ class Table {
   uint32_t PartitionOf(const Index& index, std::string_view key) const;
   const Index& IndexAt(int secondary) const;
   absl::Status CheckSizes(std::string_view key, std::string_view value) const;
+  // The partition of a key where rows lie in the buckets; null: they are objects of their own.
+  const InlineHash* InlineRowsOf(std::string_view key) const {
+    const std::vector<InlineHash>& rows = indexes_[0].rows;
+    return rows.empty() ? nullptr : &rows[PartitionOf(indexes_[0], key)];
+  }
   Probe MakeProbe(const Index& index, std::string_view key) const;
 
   bool TryGet(txn::Transaction& tx, int secondary, std::string_view key, RowResult* result) const {

@@ -61,6 +61,9 @@ Task<absl::Status> Table::ReplaceTreeEntry(txn::Transaction& tx, const Btree& tr
 
 Task<RowResult> Table::Insert(txn::Transaction& tx, std::string_view key, std::string_view value) const {
   FURROW_CO_RETURN_IF_ERROR(CheckSizes(key, value));
+  if (const InlineHash* rows = InlineRowsOf(key)) {
+    co_return co_await rows->Insert(tx, HashIndex::Hash(key), key, value);
+  }
   for (size_t i = 1; i < indexes_.size(); ++i) {
     if (!indexes_[i].unique) continue;
     KeyBuffer derived;
@@ -86,6 +89,7 @@ Task<RowResult> Table::Insert(txn::Transaction& tx, std::string_view key, std::s
 }
 
 absl::StatusOr<std::span<std::byte>> Table::OpenForWrite(txn::Transaction& tx, const Row& row) const {
+  if (const InlineHash* rows = InlineRowsOf(row.key)) return rows->OpenForWrite(tx, row);
   FURROW_ASSIGN_OR_RETURN(const std::span<std::byte> payload,
                           tx.OpenForWrite(row.address, row.object_bytes()));
   return payload.subspan(RowValueOffset(row.key.size()), row.value.size());
@@ -113,6 +117,7 @@ Task<absl::Status> Table::MoveSecondaries(txn::Transaction& tx, Row row, std::st
 
 Task<RowResult> Table::Update(txn::Transaction& tx, Row row, std::string_view value) const {
   FURROW_CO_RETURN_IF_ERROR(CheckSizes(row.key, value));
+  if (const InlineHash* rows = InlineRowsOf(row.key)) co_return rows->Update(tx, row, value);
   const txn::Access* access = tx.FindAccess(row.address);
   if (access == nullptr || !access->found) {
     co_return absl::FailedPreconditionError("a row must be read by the transaction that updates it");
@@ -149,6 +154,9 @@ Task<RowResult> Table::Update(txn::Transaction& tx, Row row, std::string_view va
 }
 
 Task<absl::Status> Table::Delete(txn::Transaction& tx, Row row) const {
+  if (const InlineHash* rows = InlineRowsOf(row.key)) {
+    co_return co_await rows->Remove(tx, HashIndex::Hash(row.key), row);
+  }
   FURROW_CO_RETURN_IF_ERROR(tx.Free(row.address));
   for (size_t i = 1; i < indexes_.size(); ++i) {
     KeyBuffer derived;

@@ -100,6 +100,8 @@ class Transaction {
   // What this transaction has read or written there; null: nothing yet. An index must not share copies of
   // objects that are written here or were read in an old version.
   const Access* FindAccess(Address address) { return accesses_.Find(address); }
+  // Memory that lives as long as the spans; 8-byte aligned, not zeroed.
+  std::byte* Memory(size_t bytes) { return accesses_.arena().Allocate(bytes); }
   // Starts bringing an object into the cache, where reading it is this CPU's work; a hint.
   void Prefetch(Address address, uint32_t bytes);
 

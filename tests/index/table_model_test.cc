@@ -23,7 +23,8 @@ std::string Serial(const std::string& value) { return value.substr(kSerialAt, 4)
 struct Variant {
   std::string name;
   TableSpec spec;
-  std::string key_middle;  // makes keys long
+  std::string key_middle;       // makes keys long
+  uint64_t longest_fill = 700;  // of values, behind tag and serial number
   int by_tag = -1;
   int by_serial = -1;
 };
@@ -54,6 +55,19 @@ Variant Make(int number) {
       v.name = "hash, three partitions by hash, secondaries elsewhere";
       v.spec.primary = IndexKind::kHash;
       v.spec.partitions = 3;
+      break;
+    case 5:
+    case 6:
+      v.name =
+          number == 5 ? "rows in the buckets, three partitions by prefix" : "rows in one partition's buckets";
+      v.spec.primary = IndexKind::kHash;
+      v.spec.partitions = number == 5 ? 3 : 1;
+      v.spec.prefix_bytes = number == 5 ? 1 : 0;
+      v.spec.row_layout = RowLayout::kInline;
+      v.spec.max_key_bytes = number == 5 ? 4 : 16;
+      v.spec.max_value_bytes = number == 5 ? 56 : 41;
+      v.key_middle = number == 5 ? "" : "middle";
+      v.longest_fill = v.spec.max_value_bytes - kFillAt;
       break;
     default:
       v.name = "B-tree, three partitions by hash, one secondary with its rows";
@@ -179,8 +193,8 @@ class ModelRun {
     value += static_cast<char>('a' + random_.Below(3));
     const auto serial = static_cast<uint32_t>(random_.Below(400));
     value.append(reinterpret_cast<const char*>(&serial), 4);
-    value.append(random_.OneIn(4) ? random_.Below(700) : random_.Below(40),
-                 static_cast<char>('A' + random_.Below(26)));
+    const uint64_t longest = random_.OneIn(4) ? variant_.longest_fill : variant_.longest_fill / 17;
+    value.append(random_.Below(longest + 1), static_cast<char>('A' + random_.Below(26)));
     return value;
   }
   std::string ExistingKey(const Model& m) {
@@ -381,7 +395,7 @@ TEST_P(TableModel, BehavesLikeASortedMap) {
     run.DeleteAll();
   }
 }
-INSTANTIATE_TEST_SUITE_P(Variants, TableModel, testing::Range(0, 5));
+INSTANTIATE_TEST_SUITE_P(Variants, TableModel, testing::Range(0, 7));
 
 }  // namespace
 }  // namespace furrow::index
