@@ -45,16 +45,18 @@ absl::Status WriteClusterFile(const std::string& directory, const ClusterFile& f
   const std::string temporary = path + ".new";
   int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", temporary));
-  bool written = write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  int error = errno;
+  const ssize_t written = write(fd, text.data(), text.size());
+  // A short write says no reason: what is left of the disk did not take it all.
+  int error = written < 0 ? errno : ENOSPC;
   close(fd);
-  if (!written) {
+  if (written != static_cast<ssize_t>(text.size())) {
     unlink(temporary.c_str());
     return absl::ErrnoToStatus(error, absl::StrCat("cannot write ", temporary));
   }
-  if (rename(temporary.c_str(), path.c_str()) != 0)
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot replace ", path));
-  return absl::OkStatus();
+  if (rename(temporary.c_str(), path.c_str()) == 0) return absl::OkStatus();
+  error = errno;
+  unlink(temporary.c_str());
+  return absl::ErrnoToStatus(error, absl::StrCat("cannot replace ", path));
 }
 
 absl::StatusOr<ClusterFile> ReadClusterFile(const std::string& directory) {
@@ -101,6 +103,22 @@ FileLock::~FileLock() {
 }
 
 absl::StatusOr<FileLock> FileLock::Take(const std::string& path) {
+  // The holder removes the file when it lets go: a lock on a file that has no name any more excludes nobody.
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    FURROW_ASSIGN_OR_RETURN(FileLock lock, TakeOnce(path));
+    struct stat named;
+    struct stat locked;
+    if (fstat(lock.fd_, &locked) != 0)
+      return absl::ErrnoToStatus(errno, absl::StrCat("cannot look at ", path));
+    if (stat(path.c_str(), &named) == 0 && named.st_ino == locked.st_ino && named.st_dev == locked.st_dev) {
+      return lock;
+    }
+    close(std::exchange(lock.fd_, -1));
+  }
+  return absl::UnavailableError(absl::StrCat("others take and leave ", path, " all the time: try again"));
+}
+
+absl::StatusOr<FileLock> FileLock::TakeOnce(const std::string& path) {
   FileLock lock;
   lock.path_ = path;
   int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);

@@ -55,6 +55,7 @@ class FileLock {
   static absl::StatusOr<FileLock> Take(const std::string& path);
 
  private:
+  static absl::StatusOr<FileLock> TakeOnce(const std::string& path);
   int fd_ = -1;
   std::string path_;
 };

@@ -417,7 +417,8 @@ absl::Status Member::Impl::LeaveOrEnd() {
   absl::Status drained = host_->Drain(MonotonicClock().Now() + kDrainTimeoutNs);
   if (!drained.ok()) FURROW_LOG(WARNING) << "leaving although " << drained.message();
   absl::Status left = agent_->Leave();
-  if (!absl::IsFailedPrecondition(left)) return left;
+  // A compute member holds nothing that the cluster needs: whatever the refusal, it ends nobody else.
+  if (!options_.storage || !absl::IsFailedPrecondition(left)) return left;
   // It holds regions, or is the manager: the cluster cannot go on without it.
   FURROW_RETURN_IF_ERROR(agent_->EndCluster(absl::StrCat("node ", id_.value(),
                                                          " was stopped, and the cluster cannot go on "

@@ -93,6 +93,12 @@ absl::Status WorkerCalls::Submit(size_t worker, std::shared_ptr<Call> call) {
     MutexLock lock(&shared_->mutex);
     if (shared_->closed) return absl::UnavailableError("the database is closed");
     const uint32_t load = slot->load.load(std::memory_order_relaxed);
+    if (load >= uint64_t{options_.max_in_flight} + kMaxWaiting) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("worker ", worker, " has ", load,
+                       " calls before this one: it is overloaded, or code that runs on it ",
+                       "blocks; nothing has happened"));
+    }
     if (!call->waited && load >= options_.max_in_flight) {
       return absl::ResourceExhaustedError(absl::StrCat(
           "worker ", worker, " runs ", load, " coroutines already: wait for some of them, or raise ",

@@ -32,8 +32,10 @@ namespace furrow::client {
 class WorkerCalls {
  public:
   using Coroutine = std::function<Task<absl::Status>(txn::Worker&)>;
+  // Calls that a worker has not come to yet; those whose callers have given up count until it does.
+  static constexpr uint32_t kMaxWaiting = 1 << 16;
   struct Options {
-    // Running at once on a worker. More wait in order of arrival: as many as threads call Wait().
+    // Running at once on a worker. More wait in order of arrival, at most kMaxWaiting.
     uint32_t max_in_flight = 1024;
     // What left a coroutine of Start(); on the worker. Not null.
     std::function<void(std::exception_ptr)> on_exception;
@@ -44,7 +46,8 @@ class WorkerCalls {
   ~WorkerCalls();
 
   // Runs `coroutine` on a worker and waits for its end; rethrows what leaves it. DeadlineExceeded: no worker
-  // has taken it up by `deadline`. Unknown: it was destroyed before its end. Not on a worker.
+  // has taken it up by `deadline`. ResourceExhausted: kMaxWaiting. Unknown: it was destroyed before its end.
+  // Not on a worker.
   absl::Status Wait(size_t worker, Coroutine coroutine, Nanos deadline);
   // The same without waiting. ResourceExhausted: max_in_flight.
   absl::Status Start(size_t worker, Coroutine coroutine);

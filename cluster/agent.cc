@@ -160,8 +160,31 @@ absl::Status Agent::Join(const Introduction& introduction) {
   request.set_clock_domain(options_.clock_domain);
   ToProto(options_.self, options_.region_capacity, request.mutable_member());
   pb::JoinReply reply;
-  FURROW_RETURN_IF_ERROR(
-      client_.Call(introduction.manager_address, request, &reply, options_.join_timeout_ns));
+  const absl::Status joined =
+      client_.Call(introduction.manager_address, request, &reply, options_.join_timeout_ns);
+  const absl::Status begun = joined.ok() ? BeginMembership(reply) : joined;
+  if (joined.ok() ? !begun.ok() : absl::IsDeadlineExceeded(joined)) GiveUpJoining();
+  return begun;
+}
+
+// The manager has admitted this member, or may have: if it just went away, that would be a loss.
+void Agent::GiveUpJoining() {
+  {
+    MutexLock lock(&mutex_);
+    if (state_ == State::kEnded) return;
+    leaving_ = true;
+  }
+  pb::LeaveRequest request;
+  request.set_node(options_.self.id.value());
+  request.set_incarnation(options_.self.incarnation.value());
+  pb::LeaveReply reply;
+  const absl::Status left = client_.Call(control_plane_.manager(), request, &reply, kHelloTimeoutNs);
+  if (!left.ok() && !absl::IsNotFound(left)) {
+    FURROW_LOG(WARNING) << "the cluster does not know that this member gave up joining: " << left;
+  }
+}
+
+absl::Status Agent::BeginMembership(const pb::JoinReply& reply) {
   FURROW_ASSIGN_OR_RETURN(Configuration configuration, FromProto(reply.configuration()));
   const Member* self = configuration.Find(options_.self.id);
   const Member* manager = configuration.Find(configuration.manager);

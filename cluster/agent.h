@@ -153,6 +153,9 @@ class Agent final : public ControlHandler {
 #undef FURROW_DECLARE
 
   absl::Status StartLink(Manager* manager);
+  // What Join() does once the manager has admitted this member.
+  absl::Status BeginMembership(const pb::JoinReply& reply);
+  void GiveUpJoining();
   ControlLink* link() const {
     MutexLock lock(&mutex_);
     return link_.get();

@@ -32,8 +32,8 @@ absl::Status FromGrpc(const std::string& address, const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
   const auto code = static_cast<absl::StatusCode>(status.error_code());  // the numbers are the same
   if (code == absl::StatusCode::kUnavailable && status.error_details().empty()) {
-    return NoAnswer(absl::UnavailableError(
-        absl::StrCat("no Furrow member answers at ", address, " (", status.error_message(), ")")));
+    return NoAnswer(absl::UnavailableError(absl::StrCat("no Furrow member answers at ", address,
+                                                        ": does it run? (", status.error_message(), ")")));
   }
   if (code == absl::StatusCode::kDeadlineExceeded && status.error_details().empty()) {
     return NoAnswer(

@@ -1,8 +1,10 @@
 #include "node/flags.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <limits>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -109,8 +111,10 @@ absl::Status Flags::Set(const std::string& name, const std::string& value, const
 }
 
 absl::Status Flags::ReadFile(const std::string& path) {
+  std::error_code error;
   std::ifstream file(path);
-  if (!file) return absl::InvalidArgumentError(absl::StrCat("cannot read the configuration file ", path));
+  if (!file || std::filesystem::is_directory(path, error))
+    return absl::InvalidArgumentError(absl::StrCat("cannot read the configuration file ", path));
   std::string text;
   for (int number = 1; std::getline(file, text); ++number) {
     absl::string_view line = absl::StripAsciiWhitespace(absl::string_view(text).substr(0, text.find('#')));

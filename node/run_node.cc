@@ -16,6 +16,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/descriptors.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
@@ -152,9 +153,13 @@ int RunNode(const std::vector<std::string>& arguments) {
   NodeFlags flags;
   if (absl::Status parsed = Parse(arguments, &flags); !parsed.ok()) return Report("node", parsed);
   SetLogTag(absl::StrCat("n", flags.id));
+  RaiseDescriptorLimit();
   const int signals = SignalDescriptor();
   absl::Cleanup close_signals = [signals] { close(signals); };
   End end;
+  if (signals < 0 || end.event < 0) {
+    return Report("node", absl::ErrnoToStatus(errno, "cannot make descriptors: raise ulimit -n"));
+  }
   flags.member.on_end = [&end](bool in_good_order, const std::string& why) {
     MutexLock lock(&end.mutex);
     end.happened = true;

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 
 namespace furrow::bench {
@@ -85,7 +86,10 @@ absl::StatusOr<std::unique_ptr<MemberHost>> MemberHost::Start(const CommonFlags&
 }
 
 MemberHost::~MemberHost() {
-  if (member_ != nullptr) (void)member_->Stop();
+  if (member_ == nullptr) return;
+  if (absl::Status stopped = member_->Stop(); !stopped.ok()) {
+    FURROW_LOG(WARNING) << "leaving the cluster: " << stopped;
+  }
 }
 
 Task<absl::StatusOr<std::vector<const cluster::RegionMapping*>>> MemberHost::Regions(txn::Worker& worker) {

@@ -4,7 +4,10 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -22,11 +25,31 @@ std::atomic<bool> interrupted{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 
 void OnSignal(int number) {
-  if (interrupted.exchange(true)) (void)::signal(number, SIG_DFL);
+  // Nobody reads what is printed (head(1) has ended): the run ends, once.
+  if (number == SIGPIPE) return interrupted.store(true);
+  if (!interrupted.exchange(true)) return;
+  (void)::signal(number, SIG_DFL);
+  (void)::raise(number);  // delivered when this handler returns
 }
 
 constexpr Nanos kTick = 100 * kMillisecond;
 constexpr Nanos kLogInterval = 5 * kSecond;
+
+absl::Status CannotWrite(const std::string& path, int error) {
+  return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", std::strerror(error),
+                                             "; give --json a place that can be written"));
+}
+
+// Leaves nothing where there was nothing.
+absl::Status TryToWrite(const std::string& path) {
+  std::error_code ignored;
+  const bool was_there = std::filesystem::exists(path, ignored);
+  std::FILE* file = std::fopen(path.c_str(), "a");
+  if (file == nullptr) return CannotWrite(path, errno);
+  (void)std::fclose(file);
+  if (!was_there) std::filesystem::remove(path, ignored);
+  return absl::OkStatus();
+}
 
 // The steps of one benchmark.
 class Run {
@@ -102,7 +125,9 @@ class Run {
     } else if (word == "ended") {
       ended_ = true;
     } else if (word == "stop") {
-      if (auto measured = FromLine(AfterFirstWord(line)); measured.ok()) report_->measured.Merge(*measured);
+      auto measured = FromLine(AfterFirstWord(line));
+      if (measured.ok()) report_->measured.Merge(*measured);
+      garbled_.Update(measured.status());
     } else if (word == "check" && rest.size() >= 2) {
       const std::string detail = rest.size() > 2 ? absl::HexStringToBytes(rest[2]) : "";
       report_->checks.push_back({rest[0], rest[1] == "pass", detail});
@@ -189,6 +214,7 @@ class Run {
     const Nanos measured = clock_.Now();
     FURROW_RETURN_IF_ERROR(ShowLive(start, measured + static_cast<Nanos>(flags_.seconds) * kSecond));
     FURROW_RETURN_IF_ERROR(Ask("stop"));
+    FURROW_RETURN_IF_ERROR(garbled_);
     if (Interrupted() && report_->measured.ended_early.empty()) report_->measured.ended_early = "interrupted";
     console_.Settle(/*erase=*/true);
     return absl::OkStatus();
@@ -214,6 +240,7 @@ class Run {
   std::vector<std::pair<uint64_t, uint64_t>> progress_;  // of each process: done, total
   Measurement live_;
   size_t live_count_ = 0;  // of lines merged into live_
+  absl::Status garbled_;   // a measurement that could not be read
   bool ended_ = false;
   bool in_good_order_ = false;  // an interrupt does not give up what is asked for now
   std::function<void()> on_tick_;
@@ -268,7 +295,7 @@ absl::Status CommonFlags::Validate() const {
   if (seconds == 0 && no_load && !check) {
     return absl::InvalidArgumentError("nothing to do: --seconds 0 with --no-load and without --check");
   }
-  return absl::OkStatus();
+  return json.empty() ? absl::OkStatus() : TryToWrite(json);
 }
 
 absl::Status RunBenchmark(const CommonFlags& flags, std::vector<std::string> agent_arguments,
@@ -286,8 +313,7 @@ absl::Status Deliver(const CommonFlags& flags, const Report& report, Console& co
     const std::string text = report.Json();
     const bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
     if (file == nullptr || std::fclose(file) != 0 || !written) {
-      return absl::UnavailableError(absl::StrCat("cannot write ", flags.json, ": ", std::strerror(errno),
-                                                 "; give --json a place that can be written"));
+      return CannotWrite(flags.json, errno);
     }
   }
   if (!report.checks_passed()) return absl::DataLossError("consistency checks failed; see the table");
@@ -297,8 +323,7 @@ absl::Status Deliver(const CommonFlags& flags, const Report& report, Console& co
 void CatchInterrupts() {
   struct sigaction action = {};
   action.sa_handler = OnSignal;
-  (void)::sigaction(SIGINT, &action, nullptr);
-  (void)::sigaction(SIGTERM, &action, nullptr);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) (void)::sigaction(number, &action, nullptr);
 }
 
 bool Interrupted() { return interrupted.load(); }

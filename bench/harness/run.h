@@ -43,7 +43,8 @@ struct CommonFlags {
   uint64_t agent_index = 0;
 
   void AddTo(FlagSet* flags);
-  // InvalidArgument: flags that do not go together.
+  // InvalidArgument: flags that do not go together. Unavailable: --json cannot be written, which is better
+  // known before the run than after it.
   absl::Status Validate() const;
   uint64_t processes() const { return symmetric ? nodes : 1; }
 };

@@ -12,6 +12,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "base/status_macros.h"
@@ -56,9 +57,11 @@ int Complain(const absl::Status& status, int code) {
 }
 
 int RunAgent(const TpccFlags& flags) {
-  // The parent decides what an interrupt means, and its end is this process's end.
-  (void)::signal(SIGINT, SIG_IGN);
+  // The parent decides what an interrupt means, and its end is this process's end, in good order. Signals
+  // that go to the whole group (^C, a terminal that closes, timeout(1)) must not end a member of the cluster.
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) (void)::signal(number, SIG_IGN);
   SetLogTag(absl::StrCat("p", flags.common.agent_index + 1));
+  RaiseDescriptorLimit();
   LineChannel channel(static_cast<int>(flags.common.agent_fd));
   auto host = MemberHost::Start(flags.common);
   absl::StatusOr<std::string> ready = host.ok() ? (*host)->ReadyLine(flags.common) : host.status();
@@ -109,7 +112,9 @@ class RunDirectory {
 
 int RunParent(TpccFlags& flags, std::span<const std::string_view> arguments) {
   CommonFlags& common = flags.common;
-  if (const absl::Status valid = common.Validate(); !valid.ok()) return Complain(valid, 2);
+  if (const absl::Status valid = common.Validate(); !valid.ok()) {
+    return Complain(valid, absl::IsInvalidArgument(valid) ? 2 : 1);
+  }
   if (common.seed == 0) common.seed = EntropySeed() >> 16;
   std::vector<std::string> mine = {"tpcc"};
   for (const std::string_view argument : arguments) mine.emplace_back(argument);

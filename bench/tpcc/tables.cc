@@ -117,8 +117,13 @@ Task<absl::StatusOr<std::unique_ptr<Tables>>> OpenTables(index::Catalog& catalog
                                                          Scale scale) {
   auto tables = std::make_unique<Tables>();
   for (size_t i = 0; i < kTables; ++i) {
-    FURROW_CO_ASSIGN_OR_RETURN(tables->table[i],
-                               co_await catalog.Open(worker, SpecOf(static_cast<TableKind>(i), scale).name));
+    const std::string name = SpecOf(static_cast<TableKind>(i), scale).name;
+    auto opened = co_await catalog.Open(worker, name);
+    if (absl::IsNotFound(opened.status())) {
+      co_return absl::NotFoundError(absl::StrCat("the cluster holds no table ", name,
+                                                 ": leave --no-load out, so that the data is loaded"));
+    }
+    FURROW_CO_ASSIGN_OR_RETURN(tables->table[i], std::move(opened));
   }
   const Tables& t = *tables;
   const uint32_t partitions = t[TableKind::kStock].spec().partitions;

@@ -83,6 +83,11 @@ Task<absl::Status> TpccWorkload::Load(txn::Worker& worker, Place place, Progress
     worker.loop().Spawn(LoadParts(*tables_, worker, seed_, constants_, progress, loads));
   }
   co_await AllEnded{loads};
+  if (absl::IsAlreadyExists(loads.status)) {
+    co_return absl::AlreadyExistsError(
+        "the cluster holds TPC-C data already: use it with --no-load if its load had ended, or start a fresh "
+        "cluster");
+  }
   co_return loads.status;
 }
 

@@ -1,12 +1,15 @@
 // bank: transfers money between random accounts from several threads, and from several processes if it is
-// started several times, while another thread adds all accounts up in snapshots: the total never changes.
+// started several times, while another thread adds all accounts up in snapshots: the total never changes. An
+// interrupt (^C) or SIGTERM ends it in good order; a member that is just killed is lost to its cluster.
 //
 //   bank --cluster WHERE [--accounts N] [--seconds S] [--threads N] [--workers W]
 //
 // Prints a line each second and one at the end.
 // Exit code 0: all snapshots had the right total, and there was at least one transfer.
 #include <atomic>
+#include <charconv>
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -29,6 +32,9 @@ using furrow::Task;
 using furrow::Transaction;
 
 constexpr int64_t kInitialBalance = 1000;
+
+std::atomic<bool> interrupted{false};
+void OnSignal(int) { interrupted = true; }
 
 struct Flags {
   std::string cluster;
@@ -116,7 +122,6 @@ void TransferUntilStopped(Database& db, const Table& accounts, const Flags& flag
 }
 
 void AddUpUntilStopped(Database& db, const Table& accounts, const Flags& flags, Tally& tally) {
-  const int64_t expected = static_cast<int64_t>(flags.accounts) * kInitialBalance;
   while (!tally.stop) {
     int64_t total = 0;
     uint64_t count = 0;
@@ -128,13 +133,21 @@ void AddUpUntilStopped(Database& db, const Table& accounts, const Flags& flags, 
       continue;
     }
     ++tally.snapshots;
-    if (count == flags.accounts && total == expected) continue;
+    // Another process may have been told to open more accounts.
+    const int64_t expected = static_cast<int64_t>(count) * kInitialBalance;
+    if (count >= flags.accounts && total == expected) continue;
     std::fprintf(stderr, "bank: WRONG: %llu accounts hold %lld, not %lld\n",
                  static_cast<unsigned long long>(count), static_cast<long long>(total),
                  static_cast<long long>(expected));
     tally.wrong = true;
     tally.stop = true;
   }
+}
+
+bool IsNumber(const std::string& text, uint64_t low, uint64_t high, uint64_t* value) {
+  const char* end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, *value);
+  return error == std::errc() && at == end && *value >= low && *value <= high;
 }
 
 int Run(const Flags& flags) {
@@ -170,7 +183,8 @@ int Run(const Flags& flags) {
         [&, i] { TransferUntilStopped(**db, **accounts, flags, (*db)->node_id() * 1000 + i, tally); });
   }
   threads.emplace_back([&] { AddUpUntilStopped(**db, **accounts, flags, tally); });
-  for (uint64_t tick = 1; tick <= 10 * flags.seconds && !tally.stop && (*db)->health().ok(); ++tick) {
+  for (uint64_t tick = 1; tick <= 10 * flags.seconds && !tally.stop && !interrupted && (*db)->health().ok();
+       ++tick) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     if (tick % 10 != 0) continue;
     std::printf("bank: %llu s: %llu transfers, %llu snapshots\n", static_cast<unsigned long long>(tick / 10),
@@ -202,26 +216,28 @@ int main(int argc, char** argv) {
   Flags flags;
   for (int i = 1; i < argc; i += 2) {
     const std::string name = argv[i];
-    const char* value = i + 1 < argc ? argv[i + 1] : nullptr;
-    if (value != nullptr && name == "--cluster") {
+    const std::string value = i + 1 < argc ? argv[i + 1] : "";
+    if (name == "--cluster" && !value.empty()) {
       flags.cluster = value;
-    } else if (value != nullptr && name == "--accounts") {
-      flags.accounts = std::strtoull(value, nullptr, 10);
-    } else if (value != nullptr && name == "--seconds") {
-      flags.seconds = std::strtoull(value, nullptr, 10);
-    } else if (value != nullptr && name == "--threads") {
-      flags.threads = std::strtoull(value, nullptr, 10);
-    } else if (value != nullptr && name == "--workers") {
-      flags.workers = std::strtoull(value, nullptr, 10);
+    } else if (name == "--accounts" && IsNumber(value, 2, 1'000'000, &flags.accounts)) {
+    } else if (name == "--seconds" && IsNumber(value, 1, 86'400, &flags.seconds)) {
+    } else if (name == "--threads" && IsNumber(value, 1, 256, &flags.threads)) {
+    } else if (name == "--workers" && IsNumber(value, 1, 64, &flags.workers)) {
     } else {
-      std::fprintf(stderr,
-                   "usage: bank --cluster DIR [--accounts N] [--seconds S] [--threads N] [--workers W]\n");
-      return 2;
+      flags.cluster.clear();
+      break;
     }
   }
-  if (flags.cluster.empty() || flags.accounts < 2 || flags.threads == 0 || flags.workers == 0) {
-    std::fprintf(stderr, "bank: give --cluster, at least 2 --accounts and at least 1 thread and worker\n");
+  if (flags.cluster.empty()) {
+    std::fprintf(
+        stderr,
+        "usage: bank --cluster WHERE [--accounts 2..1000000] [--seconds 1..86400] [--threads 1..256] "
+        "[--workers 1..64]\n");
     return 2;
   }
+  std::signal(SIGINT, OnSignal);
+  std::signal(SIGTERM, OnSignal);
+  std::signal(SIGHUP, OnSignal);
+  std::signal(SIGPIPE, SIG_IGN);
   return Run(flags);
 }

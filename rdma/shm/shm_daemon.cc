@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/log.h"
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "rdma/shm/shm_socket.h"
@@ -18,6 +19,7 @@ namespace furrow::rdma {
 namespace {
 
 constexpr int kRetryMilliseconds = 5;  // between attempts to connect to a peer whose backlog is full
+constexpr Nanos kAcceptPauseNs = 100 * kMillisecond;  // when there is no descriptor for a peer that waits
 
 void Watch(int epoll, int operation, int fd, uint32_t events) {
   epoll_event event = {};
@@ -157,7 +159,7 @@ void ShmDaemon::WaitForEvents() {
 }
 
 int ShmDaemon::WaitMilliseconds() const {
-  Nanos next = kNever;
+  Nanos next = accept_again_ != 0 ? accept_again_ : kNever;
   for (const auto& peer : peers_) {
     if (peer->state == State::kConnecting) return kRetryMilliseconds;
     next = std::min(next, peer->deadline);
@@ -195,15 +197,32 @@ void ShmDaemon::TakeOpenings() {
   }
 }
 
+// A peer that cannot be accepted keeps the listener readable, and the thread would spin on it.
+bool ShmDaemon::AcceptingIsPaused() {
+  if (accept_again_ == 0) return false;
+  if (clock_.Now() < accept_again_) return true;
+  accept_again_ = 0;
+  MutexLock lock(&mutex_);
+  if (listener_) Watch(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), EPOLLIN);
+  return false;
+}
+
 void ShmDaemon::AcceptPeers() {
+  if (AcceptingIsPaused()) return;
   for (;;) {
     Fd socket;
     {
       MutexLock lock(&mutex_);
       if (!listener_) return;
-      socket = AcceptFrom(listener_.get());
+      absl::StatusOr<Fd> accepted = AcceptFrom(listener_.get());
+      if (absl::IsResourceExhausted(accepted.status())) {
+        FURROW_LOG_EVERY(ERROR, 10 * kSecond) << accepted.status().message();
+        accept_again_ = clock_.Now() + kAcceptPauseNs;
+        Watch(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), 0);
+      }
+      if (!accepted.ok()) return;
+      socket = *std::move(accepted);
     }
-    if (!socket) return;
     const absl::Status same_user = CheckSameUser(socket.get());
     auto peer = std::make_unique<Peer>();
     peer->deadline = clock_.Now() + kHandshakeTime;

@@ -88,6 +88,7 @@ class ShmDaemon {
   int WaitMilliseconds() const;
   void TakeOpenings();
   void AcceptPeers();
+  bool AcceptingIsPaused();
   void TryConnect(Peer& peer);
   void AttachSession(Peer& peer, Fd socket);
   void Process(Peer& peer);
@@ -121,6 +122,7 @@ class ShmDaemon {
   const Fd event_;
 
   // The daemon's thread only.
+  Nanos accept_again_ = 0;  // no descriptor was left for a peer: until then the listener is left alone; 0: no
   std::vector<std::unique_ptr<Peer>> peers_;
   std::map<uint64_t, std::weak_ptr<RemoteMemory>> remotes_;  // by instance
 

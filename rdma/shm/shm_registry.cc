@@ -48,20 +48,22 @@ absl::StatusOr<RegistrationWord> ShmRegistry::Add(const MemoryFile& file, Access
                      " memory registrations of this fabric are in use: register fewer, larger files"));
   }
   const uint32_t slot = free_slots_.front();
-  free_slots_.pop_front();
   const uint32_t random = static_cast<uint32_t>(EntropySeed());
   const RemoteKey key(random / kMaxRegistrations * kMaxRegistrations + slot);
   registration.word = RegistrationWord::Make(key, next_generation_++, access);
-  Registration& placed = registrations_[slot] = std::move(registration);
-  if (access != Access::kNone) {
-    __atomic_store_n(word_at(slot), placed.word.bits, __ATOMIC_RELEASE);
-    for (const auto& session : subscribers_) {
-      FURROW_ASSIGN_OR_RETURN(ShmMessage message, MemoryMessage(placed));
-      session->Send(std::move(message));
-    }
+  // What can fail comes first: a registration that its owner takes for failed must not stay.
+  std::vector<ShmMessage> news;
+  for (size_t i = 0; access != Access::kNone && i < subscribers_.size(); ++i) {
+    FURROW_ASSIGN_OR_RETURN(ShmMessage message, MemoryMessage(registration));
+    news.push_back(std::move(message));
   }
+  free_slots_.pop_front();
+  const RegistrationWord word = registration.word;
+  registrations_[slot] = std::move(registration);
+  if (access != Access::kNone) __atomic_store_n(word_at(slot), word.bits, __ATOMIC_RELEASE);
+  for (size_t i = 0; i < news.size(); ++i) subscribers_[i]->Send(std::move(news[i]));
   version_.fetch_add(1, std::memory_order_acq_rel);
-  return placed.word;
+  return word;
 }
 
 void ShmRegistry::Remove(RegistrationWord word) {

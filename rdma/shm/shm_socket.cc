@@ -112,12 +112,17 @@ absl::StatusOr<Fd> ConnectTo(const std::string& path) {
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot connect to ", path));
 }
 
-Fd AcceptFrom(int listener) {
+absl::StatusOr<Fd> AcceptFrom(int listener) {
   Fd socket(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (socket) {
     (void)setsockopt(socket.get(), SOL_SOCKET, SO_SNDBUF, &kSocketBufferBytes, sizeof(kSocketBufferBytes));
+    return socket;
   }
-  return socket;
+  if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot accept a peer: ", strerror(errno), ": raise ulimit -n of this process"));
+  }
+  return absl::NotFoundError("nobody waits");
 }
 
 absl::Status CheckSameUser(int socket) {

@@ -16,8 +16,9 @@ namespace furrow::rdma {
 absl::StatusOr<Fd> ListenAt(const std::string& path);
 // Unavailable: nobody listens there (yet). ResourceExhausted: its backlog is full, try again.
 absl::StatusOr<Fd> ConnectTo(const std::string& path);
-// One waiting peer; an empty Fd if there is none.
-Fd AcceptFrom(int listener);
+// One waiting peer; NotFound: there is none. ResourceExhausted: this process or host has no descriptor or
+// memory for it, and it goes on waiting.
+absl::StatusOr<Fd> AcceptFrom(int listener);
 // PermissionDenied if the process at the other end belongs to another user.
 absl::Status CheckSameUser(int socket);
 

@@ -12,6 +12,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/random.h"
 #include "base/strings.h"
 #include "rdma/shm/shm_layout.h"
@@ -51,7 +53,10 @@ Fd::~Fd() {
 
 absl::StatusOr<Fd> Duplicate(int fd) {
   Fd copy(fcntl(fd, F_DUPFD_CLOEXEC, 0));
-  if (!copy) return absl::ErrnoToStatus(errno, "cannot duplicate a memory file's descriptor");
+  if (!copy) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot duplicate a memory file's descriptor",
+                                                   errno == EMFILE ? ": raise ulimit -n" : ""));
+  }
   return copy;
 }
 
@@ -128,6 +133,11 @@ SocketResult ReceiveMessage(int socket, ShmMessage& message) {
   WireHeader header;
   if (static_cast<size_t>(bytes) < sizeof(header)) return SocketResult::kGarbage;
   std::memcpy(&header, packet, sizeof(header));
+  if ((msg.msg_flags & MSG_CTRUNC) != 0) {
+    FURROW_LOG_EVERY(ERROR, 10 * kSecond)
+        << "descriptors that a peer sent are lost, and with them its connection: this process has too many "
+           "open, or a stranger sent more than there should be; raise ulimit -n";
+  }
   if (header.magic != kMagic || (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
     return SocketResult::kGarbage;
   message.type = static_cast<ShmMessageType>(header.type);

@@ -13,6 +13,7 @@ import unittest
 BIN = os.environ.get("FURROW_BIN", os.path.join(os.path.dirname(__file__), "../../build/release/bin"))
 FURROW = os.path.join(BIN, "furrow")
 BANK = os.path.join(BIN, "bank")
+BENCH = os.path.join(BIN, "furrow-bench")
 LOCAL_CLUSTER = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../deploy/local-cluster"))
 PATIENCE = 60  # seconds for anything to happen; the machine may be busy
 
