@@ -113,6 +113,10 @@ class BadInput(ProcessTest):
             file.write("workers = 2\nworker = 3\n")
         self.refuse(self.found("--config", path), "line 2", "--worker", code=2)
 
+    def test_configuration_file_that_is_none(self):
+        for path in ("/nowhere/furrow.conf", self.place.root):
+            self.refuse(self.found("--config", path), "cannot read", path, code=2)
+
     def test_status_without_a_cluster(self):
         self.refuse(self.run_furrow("status"), "--cluster", code=2)
         self.refuse(self.run_furrow("status", "--cluster", self.place.root), "no running cluster")
@@ -201,9 +205,24 @@ class BadInputToLocalCluster(ProcessTest):
         self.refuse(self.call("up", "--memory", "100T"), "/dev/shm has", "--memory")
         self.assertFalse(os.path.exists(self.directory))
 
+    def test_sizes_that_are_none(self):
+        for size in ("0", "08G", "many", "999999999T"):
+            self.refuse(self.call("up", "--memory", size), "--memory '%s'" % size, code=2)
+        self.refuse(self.call("up", "--nodes", "64", "--memory", "999999G"), "/dev/shm has")
+
+    def test_directory_with_files_of_others_is_left_alone(self):
+        os.mkdir(self.directory)
+        for name in ("secret", "id"):
+            with open(os.path.join(self.directory, name), "w") as file:
+                file.write("mine")
+        self.refuse(self.call("up", "--memory", "256M"), "a 'secret' that no local cluster has made")
+        self.refuse(self.call("down"), "there is no local cluster")
+        self.assertEqual(sorted(os.listdir(self.directory)), ["id", "secret"])
+
     def test_no_cluster(self):
         self.refuse(self.call("status"), "there is no cluster")
-        self.refuse(self.call("down"), "there is no cluster")
+        self.refuse(self.call("status", "7"), "no argument '7'", code=2)
+        self.refuse(self.call("down"), "there is no local cluster")
         self.refuse(self.call("kill", "1"), "does not run")
 
     def test_port_in_use(self):

@@ -28,6 +28,7 @@ class Life(ProcessTest):
             self.assertTrue(member["answers"])
             self.assertEqual(member["clock_width_ns"], 0)
             self.assertGreater(member["memory_used"], 0)
+            self.assertIn("huge_page_bytes", member)
 
     def test_one_stopped_node_ends_all_in_good_order(self):
         place = self.cluster().up()
@@ -191,6 +192,19 @@ class LocalCluster(ProcessTest):
         self.assertFalse(os.path.exists(self.directory))
         self.assertEqual(self.own_memory(self.cluster_id), [])
         self.assertEqual(os.listdir(os.path.join(self.place.root, "furrow")), [])
+
+    def test_interrupted_up_leaves_nothing(self):
+        command = [LOCAL_CLUSTER, "up", "--dir", self.directory, "--bin", FURROW, "--memory", "256M", "--nodes", "4"]
+        up = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True, env=self.environment, start_new_session=True)
+        wait_until(lambda: os.path.exists(os.path.join(self.directory, "nodes/1/ready")), "node 1 is there")
+        os.killpg(up.pid, signal.SIGINT)
+        out, err = up.communicate(timeout=PATIENCE)
+        if up.returncode == 0:  # it was quicker than the interrupt
+            self.assertEqual(self.call("down").returncode, 0)
+        else:
+            self.assertIn("interrupted", err)
+        self.assertFalse(os.path.exists(self.directory), out + err)
 
     def test_second_up_is_refused(self):
         self.up()
