@@ -14,6 +14,7 @@
 #include "base/strings.h"
 #include "base/thread.h"
 #include "client/member.h"
+#include "client/worker_calls.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -278,6 +279,35 @@ TEST_F(DatabaseCallsTest, ClosingWithWorkInFlightReleasesItsCallersAndDestroysIt
   caller.Join();
   EXPECT_TRUE(absl::IsUnknown(stuck)) << stuck;
   EXPECT_EQ(witness.use_count(), 1);
+}
+
+TEST_F(DatabaseCallsTest, CallsThatNobodyWaitsForDoNotPileUp) {
+  DatabaseOptions options = Options();
+  options.max_in_flight = 1;
+  std::unique_ptr<Database> database = OpenDatabase(std::move(options));
+  ASSERT_NE(database, nullptr);
+  std::atomic<bool> go_on = false;
+  ASSERT_TRUE(database
+                  ->Spawn(0,
+                          [&](Worker&) -> Task<void> {
+                            go_on.wait(false);  // as code that blocks a worker does
+                            co_return;
+                          })
+                  .ok());
+  const Database::Coroutine nothing = [](Worker&) -> Task<absl::Status> { co_return absl::OkStatus(); };
+  uint32_t given_up = 0;
+  absl::Status last;
+  while (given_up <= client::WorkerCalls::kMaxWaiting) {
+    last = database->Call(nothing, 0, 0);
+    if (!absl::IsDeadlineExceeded(last)) break;
+    ++given_up;
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(last)) << last;
+  EXPECT_THAT(Message(last), HasSubstr("nothing has happened"));
+  EXPECT_EQ(given_up, client::WorkerCalls::kMaxWaiting);
+  go_on = true;
+  go_on.notify_all();
+  EXPECT_TRUE(database->Close().ok());
 }
 
 TEST_F(DatabaseCallsTest, CallsSayWhyAClusterHasEnded) {

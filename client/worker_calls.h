@@ -33,7 +33,7 @@ class WorkerCalls {
  public:
   using Coroutine = std::function<Task<absl::Status>(txn::Worker&)>;
   // Calls that a worker has not come to yet; those whose callers have given up count until it does.
-  static constexpr uint32_t kMaxWaiting = 1 << 16;
+  static constexpr uint32_t kMaxWaiting = 1 << 13;
   struct Options {
     // Running at once on a worker. More wait in order of arrival, at most kMaxWaiting.
     uint32_t max_in_flight = 1024;

@@ -2,13 +2,15 @@
 
 import json
 import os
+import resource
 import signal
 import socket
+import struct
 import subprocess
 import time
 import unittest
 
-from harness import BANK, BENCH, FURROW, LOCAL_CLUSTER, PATIENCE, ProcessTest, wait_until
+from harness import BANK, BENCH, PATIENCE, ProcessTest, wait_until
 
 
 class Signals(ProcessTest):
@@ -88,7 +90,7 @@ class Signals(ProcessTest):
     def test_application_without_descriptors_fails_alone(self):
         place = self.cluster().up()
         failed = 0
-        for limit in range(16, 80, 8):  # it runs out at each step of joining, with the last ones of none
+        for limit in (28, 32, 36, 40):  # it runs out between admission and readiness
             bank = subprocess.run(["sh", "-c", 'ulimit -n %d; exec "$0" "$@"' % limit, BANK, "--cluster", place.root,
                                    "--accounts", "5", "--seconds", "1"], capture_output=True, text=True,
                                   timeout=PATIENCE, env=dict(os.environ, XDG_RUNTIME_DIR=place.root))
@@ -96,3 +98,85 @@ class Signals(ProcessTest):
             failed += bank.returncode
             self.storage_members_only(place)
         self.assertGreater(failed, 0)
+
+
+class Garbage(ProcessTest):
+    def connect(self, place, number=1):
+        peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.addCleanup(peer.close)
+        peer.settimeout(PATIENCE)
+        peer.connect("%s/%s-n%d.sock" % (place.sockets, place.cluster_id()[:12], number))
+        return peer
+
+    def send(self, peer, data):
+        try:
+            peer.send(data)
+        except OSError:
+            pass  # it was cut off before
+
+    def packet(self, kind, texts=(b"", b""), lengths=None, version=1):
+        lengths = lengths or [len(text) for text in texts]
+        return struct.pack("<IHH4QHHI", 0x6D735246, version, kind, 9, 1, 2, 3, *lengths, 0) + b"".join(texts)
+
+    def still_well(self, place):
+        self.assertTrue(all(m["answers"] for m in place.status()["members"]))
+        bank = place.bank("--seconds", "1")
+        out, err = bank.communicate(timeout=PATIENCE)
+        self.assertEqual(bank.returncode, 0, out + err)
+
+    def test_garbage_to_the_fabric_is_cut_off(self):
+        place = self.cluster().up(nodes=1, founder=("--replicas", "1"))
+        random = os.urandom
+        for size in (1, 4, 47, 48, 49, 5000):
+            self.send(self.connect(place), random(size))
+        for kind in range(16):
+            self.send(self.connect(place), self.packet(kind, (random(20), random(32))))
+        for lengths in ((65535, 0), (0, 65535), (10, 10)):
+            self.send(self.connect(place), self.packet(1, (b"x", b"y"), lengths))
+        self.still_well(place)
+
+    def test_stranger_is_told_why_he_is_refused(self):
+        place = self.cluster().up(nodes=1, founder=("--replicas", "1"))
+        hello = (place.cluster_id().encode(), b"n" * 32)
+        for data, sentence in ((self.packet(1, (b"other", b"n" * 32)), b"of another"),
+                               (self.packet(1, hello, version=7), b"run the same release")):
+            peer = self.connect(place)
+            peer.send(data)
+            self.assertIn(sentence, peer.recv(70000))
+        peer = self.connect(place)
+        peer.send(self.packet(1, hello))
+        self.assertEqual(len(peer.recv(70000)), 80)  # the challenge
+        with open("/dev/null") as file:
+            socket.send_fds(peer, [self.packet(3, (b"p" * 32, b""))], [file.fileno()])
+        self.assertIn(b"different cluster secrets", peer.recv(70000))
+        self.still_well(place)
+
+    def test_garbage_to_the_control_plane_is_ignored(self):
+        place = self.cluster().up(nodes=1, founder=("--replicas", "1"))
+        host, port = place.status()["members"][0]["control_address"].split(":")
+        for data in (b"", b"GET / HTTP/1.1\r\n\r\n", os.urandom(100000),
+                     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + os.urandom(5000)):
+            peer = socket.create_connection((host, int(port)))
+            self.addCleanup(peer.close)
+            self.send(peer, data)
+        self.still_well(place)
+
+    def test_peers_beyond_the_descriptors_wait_and_cost_nothing(self):
+        place = self.cluster().up(nodes=1, founder=("--replicas", "1"))
+        node = place.nodes[1]
+        limits = resource.prlimit(node.process.pid, resource.RLIMIT_NOFILE)
+        used = max(int(fd) for fd in os.listdir("/proc/%d/fd" % node.process.pid)) + 1
+        resource.prlimit(node.process.pid, resource.RLIMIT_NOFILE, (used, limits[1]))
+        waiting = [self.connect(place) for _ in range(20)]
+        wait_until(lambda: "raise ulimit -n" in node.text(), "the node says so")
+        before = node.cpu_ticks()
+        time.sleep(2)
+        self.assertLess((node.cpu_ticks() - before) / os.sysconf("SC_CLK_TCK") / 2, 0.3)  # it does not spin
+        resource.prlimit(node.process.pid, resource.RLIMIT_NOFILE, limits)
+        for peer in waiting:
+            peer.close()
+        self.still_well(place)
+
+
+if __name__ == "__main__":
+    unittest.main()
