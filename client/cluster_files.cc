@@ -69,15 +69,26 @@ absl::StatusOr<ClusterFile> ReadClusterFile(const std::string& directory) {
   }
   FURROW_RETURN_IF_ERROR(text.status());
   ClusterFile file;
+  bool damaged = false;
   for (absl::string_view line : absl::StrSplit(*text, '\n', absl::SkipEmpty())) {
     if (absl::ConsumePrefix(&line, "cluster=")) file.cluster_id = std::string(line);
-    if (absl::ConsumePrefix(&line, "address=")) file.addresses.emplace_back(line);
+    if (absl::ConsumePrefix(&line, "address=")) {
+      damaged = damaged || !IsAddress(std::string(line));
+      file.addresses.emplace_back(line);
+    }
   }
-  if (file.cluster_id.empty() || file.addresses.empty()) {
+  if (damaged || file.cluster_id.empty() || file.addresses.empty()) {
     return absl::DataLossError(
         absl::StrCat(directory, "/cluster is damaged: give the address of a member instead"));
   }
   return file;
+}
+
+bool IsAddress(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  uint32_t port = 0;
+  return colon != std::string::npos && colon > 0 && absl::SimpleAtoi(text.substr(colon + 1), &port) &&
+         port > 0 && port <= 65535;
 }
 
 OwnedDirectory::~OwnedDirectory() {

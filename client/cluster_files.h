@@ -20,7 +20,10 @@ struct ClusterFile {
   std::vector<std::string> addresses;  // control addresses, the manager's first
 };
 absl::Status WriteClusterFile(const std::string& directory, const ClusterFile& file);
+// DataLoss: what is there is no such file.
 absl::StatusOr<ClusterFile> ReadClusterFile(const std::string& directory);
+// host:port, where a member may be reached.
+bool IsAddress(const std::string& text);
 
 // A directory of this process's, removed with all that is in it when this dies.
 class OwnedDirectory {

@@ -242,11 +242,11 @@ absl::Status Member::Impl::CheckMemory() {
   FURROW_ASSIGN_OR_RETURN(uint64_t free, FreeBytes(options_.memory_root));
   const uint64_t needed = options_.storage ? options_.memory_bytes : fixed;
   if (free >= needed) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat(options_.memory_root, " has ", FormatBytes(free), " free, and this member may need ",
-                   FormatBytes(needed),
-                   ": give it less with --memory, or make that file system larger (mount -o remount,size=",
-                   FormatBytes(needed), " ", options_.memory_root, ")"));
+  return absl::ResourceExhaustedError(absl::StrCat(
+      options_.memory_root, " has ", FormatBytes(free), " free, and this member may need ",
+      FormatBytes(needed),
+      ": give it less with --memory, or make that file system larger (mount -o remount,size=... ",
+      options_.memory_root, ")"));
 }
 
 absl::Status Member::Impl::MakeDirectories() {
@@ -472,6 +472,10 @@ absl::StatusOr<ClusterAddress> FindCluster(const std::string& cluster, const std
     return absl::NotFoundError(
         absl::StrCat("there is no directory ", cluster,
                      ": give a cluster's directory, or host:port of a member, with --cluster"));
+  }
+  if (!IsAddress(cluster)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", cluster, "\" is no address: write host:port, as in 127.0.0.1:4500"));
   }
   if (!secret_file.empty()) return ClusterAddress{cluster, secret_file};
   return absl::InvalidArgumentError(absl::StrCat("to reach ", cluster,

@@ -168,7 +168,7 @@ int Run(const Flags& flags) {
     std::fprintf(stderr, "bank: %s\n", std::string(accounts.status().message()).c_str());
     return 1;
   }
-  for (uint64_t i = 0; i < flags.accounts; ++i) {
+  for (uint64_t i = 0; i < flags.accounts && !interrupted; ++i) {
     furrow::CommitResult opened =
         (*db)->Run([&](Transaction& tx) { return OpenAccount(tx, **accounts, Key(i)); });
     if (opened.committed()) continue;

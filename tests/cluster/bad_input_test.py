@@ -169,6 +169,15 @@ class BadInputToARunningCluster(ProcessTest):
         done = self.run_furrow("status", "--cluster", address, "--secret-file", wrong)
         self.refuse(done, "secret")
 
+    def test_damaged_cluster_file(self):
+        path = os.path.join(self.place.root, "cluster")
+        for text in ("", "garbage", "cluster=abc\naddress=\n", "cluster=abc\naddress=127.0.0.1:99999\n"):
+            with open(path, "w") as file:
+                file.write(text)
+            self.refuse(self.run_furrow("status", "--cluster", self.place.root), "is damaged", "address")
+        done = self.run_furrow("status", "--cluster", "127.0.0.1:99999", "--secret-file", self.place.root + "/secret")
+        self.refuse(done, "is no address", code=2)
+
     def test_member_whose_memory_holds_no_region(self):
         done = self.node("--id", "2", "--join", self.place.root, "--memory", "40M")
         self.refuse(done, "too little", code=2)
