@@ -110,8 +110,8 @@ absl::StatusOr<MemoryFile> MemoryFile::Open(const std::string& path, size_t byte
   // Before anything is touched: filling memory to the brim only to find that it is too small can cost other
   // processes.
   if (created && FreeBytes(file.fd_) < bytes) return NoRoom(file.fd_, path, bytes);
-  FURROW_ASSIGN_OR_RETURN(file.data_, Map(file.fd_, path, bytes, /*writable=*/true));
-  file.size_ = bytes;
+  FURROW_ASSIGN_OR_RETURN(std::byte* const data, Map(file.fd_, path, bytes, /*writable=*/true));
+  file.SetMapping(data, bytes);
   if (options.huge_pages) PopulateWithHugePages(file.fd_, file.data_, bytes);
   FURROW_RETURN_IF_ERROR(Allocate(file.fd_, path, bytes));
   std::move(remove).Cancel();
@@ -125,8 +125,8 @@ absl::StatusOr<MemoryFile> MemoryFile::Anonymous(size_t bytes) {
   file.fd_ = memfd_create("furrow", MFD_CLOEXEC);
   if (file.fd_ < 0) return absl::ErrnoToStatus(errno, "cannot create an anonymous memory file");
   FURROW_RETURN_IF_ERROR(Allocate(file.fd_, "(anonymous)", bytes));
-  FURROW_ASSIGN_OR_RETURN(file.data_, Map(file.fd_, "(anonymous)", bytes, /*writable=*/true));
-  file.size_ = bytes;
+  FURROW_ASSIGN_OR_RETURN(std::byte* const data, Map(file.fd_, "(anonymous)", bytes, /*writable=*/true));
+  file.SetMapping(data, bytes);
   return file;
 }
 
@@ -141,13 +141,22 @@ absl::StatusOr<MemoryFile> MemoryFile::MapDescriptor(int fd, size_t bytes, bool 
         absl::StrCat("a peer's memory file has ", st.st_size, " bytes where ", bytes, " are expected"));
   }
   MemoryFile file;
-  FURROW_ASSIGN_OR_RETURN(file.data_, Map(fd, "of a peer", bytes, writable));
-  file.size_ = bytes;
+  FURROW_ASSIGN_OR_RETURN(std::byte* const data, Map(fd, "of a peer", bytes, writable));
+  file.SetMapping(data, bytes);
   return file;
 }
 
+MemoryFile::Mapping::~Mapping() { munmap(data, bytes); }
+
+void MemoryFile::SetMapping(std::byte* data, size_t bytes) {
+  mapping_ = std::make_shared<const Mapping>(data, bytes);
+  data_ = data;
+  size_ = bytes;
+}
+
 MemoryFile::MemoryFile(MemoryFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)),
+    : mapping_(std::move(other.mapping_)),
+      data_(std::exchange(other.data_, nullptr)),
       size_(std::exchange(other.size_, 0)),
       fd_(std::exchange(other.fd_, -1)),
       path_(std::exchange(other.path_, {})) {}
@@ -155,6 +164,7 @@ MemoryFile::MemoryFile(MemoryFile&& other) noexcept
 MemoryFile& MemoryFile::operator=(MemoryFile&& other) noexcept {
   if (this != &other) {
     MemoryFile old(std::move(*this));
+    mapping_ = std::move(other.mapping_);
     data_ = std::exchange(other.data_, nullptr);
     size_ = std::exchange(other.size_, 0);
     fd_ = std::exchange(other.fd_, -1);
@@ -164,7 +174,6 @@ MemoryFile& MemoryFile::operator=(MemoryFile&& other) noexcept {
 }
 
 MemoryFile::~MemoryFile() {
-  if (data_ != nullptr) munmap(data_, size_);
   if (fd_ >= 0) close(fd_);
 }
 

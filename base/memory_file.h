@@ -4,6 +4,7 @@
 #define FURROW_BASE_MEMORY_FILE_H_
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
 
@@ -27,14 +28,26 @@ class MemoryFile {
   // Maps an open file descriptor of a peer (which stays the caller's) read-only or read-write.
   static absl::StatusOr<MemoryFile> MapDescriptor(int fd, size_t bytes, bool writable);
 
+  // Where the bytes are mapped; unmaps when the last of those that hold it lets go.
+  struct Mapping {
+    Mapping(std::byte* d, size_t b) : data(d), bytes(b) {}
+    ~Mapping();
+    Mapping(const Mapping&) = delete;
+    Mapping& operator=(const Mapping&) = delete;
+    std::byte* const data;
+    const size_t bytes;
+  };
+
   MemoryFile() = default;
   MemoryFile(MemoryFile&& other) noexcept;
   MemoryFile& operator=(MemoryFile&& other) noexcept;
-  ~MemoryFile();  // unmaps and closes; the file stays until Unlink()
+  ~MemoryFile();  // lets the mapping go and closes; the file stays until Unlink()
 
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }
   std::span<std::byte> bytes() const { return {data_, size_}; }
+  // For who needs the mapping, not the bytes, for longer than this object lives. Null: there is none.
+  std::shared_ptr<const Mapping> mapping() const { return mapping_; }
   int fd() const { return fd_; }  // stays owned by this object; -1 for MapDescriptor
   const std::string& path() const { return path_; }
   // A new descriptor of the same file that can only be read (and mapped read-only); the caller closes it.
@@ -48,6 +61,9 @@ class MemoryFile {
   static absl::StatusOr<size_t> HugePageBytesOfProcess();
 
  private:
+  void SetMapping(std::byte* data, size_t bytes);
+
+  std::shared_ptr<const Mapping> mapping_;
   std::byte* data_ = nullptr;
   size_t size_ = 0;
   int fd_ = -1;

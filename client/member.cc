@@ -14,6 +14,7 @@
 #include "base/checksum.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "base/prefaulter.h"
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "base/thread.h"
@@ -78,6 +79,7 @@ class Member::Impl {
   // In the order in which they are made; they die in the reverse one.
   std::string secret_;
   OwnedDirectory memory_directory_;
+  Prefaulter prefaulter_;
   std::string endpoint_;
   bool listening_ = false;
   FileLock directory_lock_;
@@ -273,8 +275,11 @@ absl::Status Member::Impl::MakeDirectories() {
 }
 
 absl::StatusOr<MemoryFile> Member::Impl::NewMemory(const std::string& name, size_t bytes) {
-  return MemoryFile::Open(absl::StrCat(memory_directory_.path(), "/", name), bytes,
-                          {.huge_pages = options_.huge_pages, .must_be_new = true});
+  FURROW_ASSIGN_OR_RETURN(MemoryFile file,
+                          MemoryFile::Open(absl::StrCat(memory_directory_.path(), "/", name), bytes,
+                                           {.huge_pages = options_.huge_pages, .must_be_new = true}));
+  prefaulter_.Add(file);
+  return file;
 }
 
 rdma::MeshOptions Member::Impl::MeshOptions() const {

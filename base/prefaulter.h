@@ -1,0 +1,44 @@
+// Prefaulter: a thread that touches the pages of memory files before anybody needs them. Memory of a tmpfs
+// is reserved when the file is made, but the kernel clears a page, and maps it, when it is first touched: two
+// to three thousand cycles that would fall into the transaction that does so.
+#ifndef FURROW_BASE_PREFAULTER_H_
+#define FURROW_BASE_PREFAULTER_H_
+
+#include <deque>
+#include <memory>
+
+#include "absl/base/thread_annotations.h"
+#include "base/memory_file.h"
+#include "base/mutex.h"
+#include "base/thread.h"
+
+namespace furrow {
+
+class Prefaulter {
+ public:
+  Prefaulter() = default;
+  ~Prefaulter();  // after the step that is under way
+  Prefaulter(const Prefaulter&) = delete;
+  Prefaulter& operator=(const Prefaulter&) = delete;
+
+  // Touches the pages of `file` in the background, in order, 2 MB at a time; the bytes stay as they are. Any
+  // thread. The file may be used meanwhile; when it dies before its turn, it is skipped. Kernels before 5.14
+  // cannot do it: nothing happens. At most as many files wait as there are regions and rings.
+  void Add(const MemoryFile& file) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Returns when everything that was added has been touched.
+  void WaitUntilIdle() ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  void Run();
+
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<std::shared_ptr<const MemoryFile::Mapping>> waiting_ ABSL_GUARDED_BY(mutex_);
+  bool busy_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  Thread thread_;  // started with the first file, under mutex_
+};
+
+}  // namespace furrow
+
+#endif  // FURROW_BASE_PREFAULTER_H_

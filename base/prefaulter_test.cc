@@ -1,0 +1,63 @@
+#include "base/prefaulter.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <vector>
+
+namespace furrow {
+namespace {
+
+constexpr size_t kBytes = size_t{8} << 20;
+constexpr size_t kPage = 4096;
+
+// Page faults of this thread while it writes to each page.
+long FaultsOfTouching(const MemoryFile& file) {
+  rusage before, after;
+  getrusage(RUSAGE_THREAD, &before);
+  for (size_t at = 0; at < file.size(); at += kPage) {
+    reinterpret_cast<volatile std::byte*>(file.data())[at] = std::byte{1};
+  }
+  getrusage(RUSAGE_THREAD, &after);
+  return after.ru_minflt - before.ru_minflt;
+}
+
+TEST(PrefaulterTest, PagesThatWereTouchedAheadDoNotFault) {
+  auto cold = MemoryFile::Anonymous(kBytes);
+  auto warm = MemoryFile::Anonymous(kBytes);
+  ASSERT_TRUE(cold.ok() && warm.ok());
+  warm->data()[kBytes / 2] = std::byte{7};
+  Prefaulter prefaulter;
+  prefaulter.Add(*warm);
+  prefaulter.WaitUntilIdle();
+  EXPECT_EQ(warm->data()[kBytes / 2], std::byte{7});
+  EXPECT_EQ(warm->data()[kBytes - 1], std::byte{0});
+  const long faults = FaultsOfTouching(*warm);
+  if (faults > 8) GTEST_SKIP() << "this kernel has no MADV_POPULATE_WRITE";
+  EXPECT_GT(FaultsOfTouching(*cold), 8);
+}
+
+TEST(PrefaulterTest, FilesMayDieBeforeTheirTurn) {
+  Prefaulter prefaulter;
+  for (int i = 0; i < 50; ++i) {
+    auto file = MemoryFile::Anonymous(kBytes);
+    ASSERT_TRUE(file.ok());
+    prefaulter.Add(*file);
+  }
+  prefaulter.Add(MemoryFile());
+  prefaulter.WaitUntilIdle();
+}
+
+TEST(PrefaulterTest, EndsWithWorkLeft) {
+  std::vector<MemoryFile> files;
+  Prefaulter prefaulter;
+  for (int i = 0; i < 50; ++i) {
+    auto file = MemoryFile::Anonymous(kBytes);
+    ASSERT_TRUE(file.ok());
+    prefaulter.Add(*file);
+    files.push_back(*std::move(file));
+  }
+}
+
+}  // namespace
+}  // namespace furrow
