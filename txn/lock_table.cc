@@ -1,7 +1,5 @@
 #include "txn/lock_table.h"
 
-#include <algorithm>
-
 namespace furrow::txn {
 
 bool LockTable::TryLock(Address address, std::byte* slot, storage::ObjectWord expected, const TxId& tx,
@@ -9,42 +7,53 @@ bool LockTable::TryLock(Address address, std::byte* slot, storage::ObjectWord ex
   Shard& shard = ShardOf(address);
   MutexLock lock(&shard.mutex);
   if (storage::TryLock(slot, expected)) {
-    shard.held[address].push_back(tx);
+    shard.held.push_back({address, tx});
     return true;
   }
-  auto it = shard.held.find(address);
-  *holder = it == shard.held.end() ? TxId{} : it->second.front();
+  *holder = HolderIn(shard, address);
   return false;
 }
 
-bool LockTable::Remove(Shard& shard, Address address, const TxId& tx) {
-  auto it = shard.held.find(address);
-  if (it == shard.held.end()) return false;
-  Holders& holders = it->second;
-  holders.erase(std::remove(holders.begin(), holders.end(), tx), holders.end());
-  if (!holders.empty()) return true;
-  shard.held.erase(it);
-  return false;
+LockTable::Removal LockTable::Remove(Shard& shard, Address address, const TxId& tx) {
+  std::vector<Lock>& held = shard.held;
+  Removal removal;
+  for (size_t i = held.size(); i-- > 0;) {
+    if (held[i].address != address) continue;
+    if (held[i].holder == tx) {
+      held[i] = held.back();
+      held.pop_back();
+      removal.was_holder = true;
+    } else {
+      removal.others_remain = true;
+    }
+  }
+  return removal;
 }
 
 void LockTable::Unlock(Address address, std::byte* slot, const TxId& tx) {
   Shard& shard = ShardOf(address);
   MutexLock lock(&shard.mutex);
-  if (!shard.held.contains(address)) return;
-  if (!Remove(shard, address, tx)) storage::Unlock(slot);
+  const Removal removal = Remove(shard, address, tx);
+  if (removal.was_holder && !removal.others_remain) storage::Unlock(slot);
 }
 
 bool LockTable::ReleaseForInstall(Address address, const TxId& tx) {
   Shard& shard = ShardOf(address);
   MutexLock lock(&shard.mutex);
-  return Remove(shard, address, tx);
+  return Remove(shard, address, tx).others_remain;
+}
+
+TxId LockTable::HolderIn(const Shard& shard, Address address) {
+  for (const Lock& lock : shard.held) {
+    if (lock.address == address) return lock.holder;
+  }
+  return TxId{};
 }
 
 TxId LockTable::Holder(Address address) const {
   const Shard& shard = ShardOf(address);
   MutexLock lock(&shard.mutex);
-  auto it = shard.held.find(address);
-  return it == shard.held.end() ? TxId{} : it->second.front();
+  return HolderIn(shard, address);
 }
 
 size_t LockTable::size() const {

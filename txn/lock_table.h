@@ -7,10 +7,9 @@
 
 #include <array>
 #include <cstddef>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/inlined_vector.h"
 #include "base/ids.h"
 #include "base/mutex.h"
 #include "storage/object.h"
@@ -33,18 +32,27 @@ class LockTable {
 
  private:
   static constexpr size_t kShards = 64;  // as many as ShardNumber() has bits for
-  using Holders = absl::InlinedVector<TxId, 1>;
+  struct Lock {
+    Address address;
+    TxId holder;
+  };
+  // A shard has a handful of locks at a time, those of the transactions that commit now: they are looked
+  // through. The largest transaction, which fills a log record with small objects, has some hundreds in each.
   struct alignas(64) Shard {
     mutable Mutex mutex;
-    absl::flat_hash_map<Address, Holders> held ABSL_GUARDED_BY(mutex);
+    std::vector<Lock> held ABSL_GUARDED_BY(mutex);
   };
   // All bits count: slots of one size class have many zeros in common.
   static size_t ShardNumber(Address address) { return (address.bits() * 0x9e3779b97f4a7c15u) >> 58; }
   Shard& ShardOf(Address address) { return shards_[ShardNumber(address)]; }
   const Shard& ShardOf(Address address) const { return shards_[ShardNumber(address)]; }
-  // Removes tx; true if others remain.
-  static bool Remove(Shard& shard, Address address, const TxId& tx)
+  struct Removal {
+    bool was_holder = false;
+    bool others_remain = false;
+  };
+  static Removal Remove(Shard& shard, Address address, const TxId& tx)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shard.mutex);
+  static TxId HolderIn(const Shard& shard, Address address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shard.mutex);
 
   std::array<Shard, kShards> shards_;
 };
