@@ -5,6 +5,8 @@
 #define FURROW_TXN_COMMIT_RUN_H_
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -76,8 +78,12 @@ class CommitRun {
   Task<Timestamp> WriteTimestamp();
   bool ValidateLocal(const Access& access);
   Task<bool> Validate();
-  Task<bool> ValidateRemote(NodeId node, std::vector<Access*> accesses);
-  Task<bool> ValidateByMessage(NodeId node, const std::vector<Access*>& accesses);
+  struct RemoteReads;
+  std::optional<bool> ValidateNow(const RemoteReads& reads);
+  Task<bool> ValidateRemote(std::span<std::unique_ptr<RemoteReads>> remote);
+  Task<bool> StartReads(RemoteReads& reads);
+  Task<bool> StartMessages(RemoteReads& reads);
+  Task<bool> Compare(RemoteReads& reads);
   Task<bool> CommitBackups(Timestamp w);
   Task<bool> CommitPrimaries(Timestamp w);
   Task<void> AbortLocked();

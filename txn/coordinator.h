@@ -107,8 +107,29 @@ class Coordinator {
   void ReturnLeases();
 
   // --- requests to other nodes (request.cc) ---
-  // Sends a request and waits for the answer's bytes (header and body). `answer_bytes` bounds the answer's
-  // body.
+  // One call under way. Who lets go of it before it is done gives it up: its answer, if it comes, is dropped.
+  struct PendingCall {
+    explicit PendingCall(Coordinator& c) : coordinator(c) {}
+    ~PendingCall() { coordinator.GiveUp(*this); }
+    PendingCall(const PendingCall&) = delete;
+    PendingCall& operator=(const PendingCall&) = delete;
+
+    Coordinator& coordinator;
+    NodeId node{};
+    uint64_t request = 0;  // 0: not sent
+    uint64_t room = 0;     // of the reply ring
+    bool done = false;
+    absl::Status status{};
+    std::vector<std::byte> answer{};  // header and body
+    std::coroutine_handle<> waiter{};
+    EventLoop::TimerId timer = 0;
+  };
+  // Sends a request; waits only for room. `answer_bytes` bounds the answer's body.
+  Task<absl::Status> StartCall(PendingCall& call, NodeId node, MessageType type, uint32_t count,
+                               std::span<const std::byte> body, size_t answer_bytes);
+  // Waits for the answer of a call that was started: OK when call.answer is there.
+  Task<absl::Status> FinishCall(PendingCall& call);
+  // Both: sends a request and waits for the answer's bytes (header and body).
   Task<absl::StatusOr<std::vector<std::byte>>> Call(NodeId node, MessageType type, uint32_t count,
                                                     std::span<const std::byte> body, size_t answer_bytes);
   absl::Status Send(NodeId node, MessageType type, uint32_t count, std::span<const std::byte> body);
@@ -168,6 +189,7 @@ class Coordinator {
   CommitOp* FindOp(uint64_t local);
   static void PrimaryAcknowledged(rdma::Operation* self, rdma::CompletionStatus status);
   void FailCalls(NodeId node);
+  void GiveUp(PendingCall& call);
   absl::Status SendAnswer(rdma::RingWriter& writer, std::span<const std::byte> answer);
   Task<void> AnswerLater(Pinned<rdma::InboundRing> ring, std::vector<std::byte> answer);
   // Appends a staged body that nobody else uses and sees to its release: at once where the bytes are gone
@@ -211,14 +233,6 @@ class Coordinator {
   std::vector<std::unique_ptr<SentBody>> sent_;  // all of them; those that are free are in free_sent_
   std::vector<SentBody*> free_sent_;
 
-  struct PendingCall {
-    NodeId node;
-    uint64_t room = 0;
-    bool done = false;
-    absl::Status status{};
-    std::vector<std::byte> answer{};
-    std::coroutine_handle<> waiter{};
-  };
   absl::flat_hash_map<uint64_t, PendingCall*> calls_;
   uint64_t next_request_ = 1;
   // Calls that were given up: the room that their answers will free, by request.

@@ -2,6 +2,7 @@
 // before it asks, so an answer always finds room.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
@@ -21,6 +22,14 @@ constexpr Nanos kCallDeadlineNs = 10 * kSecond;
 Task<absl::StatusOr<std::vector<std::byte>>> Coordinator::Call(NodeId node, MessageType type, uint32_t count,
                                                                std::span<const std::byte> body,
                                                                size_t answer_bytes) {
+  PendingCall call(*this);
+  FURROW_CO_RETURN_IF_ERROR(co_await StartCall(call, node, type, count, body, answer_bytes));
+  FURROW_CO_RETURN_IF_ERROR(co_await FinishCall(call));
+  co_return std::move(call.answer);
+}
+
+Task<absl::Status> Coordinator::StartCall(PendingCall& call, NodeId node, MessageType type, uint32_t count,
+                                          std::span<const std::byte> body, size_t answer_bytes) {
   const Nanos deadline = worker_.loop().Now() + kCallDeadlineNs;
   const uint64_t room = rdma::RecordBytes(sizeof(MessageHeader) + answer_bytes);
   const uint64_t need = rdma::RecordBytes(sizeof(MessageHeader) + body.size());
@@ -33,8 +42,7 @@ Task<absl::StatusOr<std::vector<std::byte>>> Coordinator::Call(NodeId node, Mess
     co_return absl::ResourceExhaustedError(
         absl::StrCat("a message of ", need, " bytes is larger than max_message"));
   }
-  while (link.reply_room < room || !link.messages->Reserve(need)) {
-    if (link.gone) co_return absl::UnavailableError(absl::StrCat("member ", node.value(), " is gone"));
+  while (!link.gone && (link.reply_room < room || !link.messages->Reserve(need))) {
     if (worker_.loop().Now() > deadline) {
       co_return absl::DeadlineExceededError(absl::StrCat("member ", node.value(), " does not take messages"));
     }
@@ -42,42 +50,53 @@ Task<absl::StatusOr<std::vector<std::byte>>> Coordinator::Call(NodeId node, Mess
   }
   if (link.gone) co_return absl::UnavailableError(absl::StrCat("member ", node.value(), " is gone"));
   link.reply_room -= room;
-  const uint64_t request = next_request_++;
-  PendingCall call{.node = node, .room = room};
-  calls_[request] = &call;
+  call.node = node;
+  call.room = room;
+  call.request = next_request_++;
+  calls_[call.request] = &call;
   absl::StatusOr<std::span<std::byte>> staged =
       worker_.mesh().StageRecord(sizeof(MessageHeader) + body.size());
   absl::Status sent = staged.status();
   if (staged.ok()) {
-    WriteAt(*staged, 0, MessageHeader{type, AnswerCode::kOk, 0, count, request});
+    WriteAt(*staged, 0, MessageHeader{type, AnswerCode::kOk, 0, count, call.request});
     if (!body.empty()) std::memcpy(staged->data() + sizeof(MessageHeader), body.data(), body.size());
     sent = AppendAndRelease(*link.messages, *staged, nullptr, rdma::WorkRequest::Notify::kWake);
   }
   if (!sent.ok()) {
     link.messages->Unreserve(need);
     link.reply_room += room;
-    calls_.erase(request);
+    calls_.erase(call.request);
+    call.request = 0;
     co_return sent;
   }
+  call.timer = worker_.loop().CallAt(deadline, [this, &call] {
+    call.status = absl::DeadlineExceededError(absl::StrCat(
+        "member ", call.node.value(), " does not answer; is its process stopped or overloaded?"));
+    GiveUp(call);
+    if (call.waiter) worker_.loop().Schedule(std::exchange(call.waiter, {}));
+  });
+  co_return absl::OkStatus();
+}
+
+Task<absl::Status> Coordinator::FinishCall(PendingCall& call) {
   struct Awaiter {
     PendingCall& call;
     bool await_ready() const noexcept { return call.done; }
     void await_suspend(std::coroutine_handle<> h) const noexcept { call.waiter = h; }
     void await_resume() const noexcept {}
   };
-  EventLoop::TimerId timer = worker_.loop().CallAt(deadline, [this, request, &call] {
-    if (call.done) return;
-    call.status = absl::DeadlineExceededError(absl::StrCat(
-        "member ", call.node.value(), " does not answer; is its process stopped or overloaded?"));
-    call.done = true;
-    calls_.erase(request);
-    late_[request] = {call.node, call.room};
-    if (call.waiter) worker_.loop().Schedule(call.waiter);
-  });
   co_await Awaiter{call};
-  worker_.loop().Cancel(timer);
-  if (!call.status.ok()) co_return call.status;
-  co_return std::move(call.answer);
+  worker_.loop().Cancel(call.timer);
+  co_return call.status;
+}
+
+// Nobody waits for the answer any more; its room comes back with it.
+void Coordinator::GiveUp(PendingCall& call) {
+  if (call.request == 0) return;
+  worker_.loop().Cancel(call.timer);
+  if (std::exchange(call.done, true)) return;
+  calls_.erase(call.request);
+  late_[call.request] = {call.node, call.room};
 }
 
 absl::Status Coordinator::Send(NodeId node, MessageType type, uint32_t count,
@@ -128,7 +147,7 @@ void Coordinator::OnAnswer(rdma::InboundRing& ring, const rdma::RingRecord& reco
   if (LinkState* state = LinkTo(call.node); state != nullptr) state->link->reply_room += call.room;
   call.answer.assign(record.body.begin(), record.body.end());
   call.done = true;
-  if (call.waiter) worker_.loop().Schedule(call.waiter);
+  if (call.waiter) worker_.loop().Schedule(std::exchange(call.waiter, {}));
 }
 
 void Coordinator::FailCalls(NodeId node) {
@@ -138,7 +157,7 @@ void Coordinator::FailCalls(NodeId node) {
     if (call.node == node) {
       call.status = absl::UnavailableError(absl::StrCat("member ", node.value(), " is gone"));
       call.done = true;
-      if (call.waiter) worker_.loop().Schedule(call.waiter);
+      if (call.waiter) worker_.loop().Schedule(std::exchange(call.waiter, {}));
       calls_.erase(it);
     }
     it = next;

@@ -1,6 +1,7 @@
-// VALIDATE: what was read and not written must be as it was: by loads at this node, by READs or one message
-// elsewhere.
+// VALIDATE: what was read and not written must be as it was: by loads at this node, by READs or messages
+// elsewhere. All of it holds locks: everybody is asked before anybody's answer is waited for.
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -10,6 +11,32 @@
 #include "txn/commit_run.h"
 
 namespace furrow::txn {
+namespace {
+
+// READs of one post.
+constexpr size_t kBatch = 32;
+// Objects that share one buffer of words: what reads more at one primary is asked in parts.
+constexpr size_t kMostReads = 8192;
+
+}  // namespace
+
+// What was read at one remote primary, and how it is asked.
+struct CommitRun::RemoteReads {
+  RemoteReads(NodeId n, LinkState* l, EventLoop& loop) : node(n), state(l), group(loop) {}
+  rdma::RemoteAddress WordOf(size_t i) const {
+    return mappings[i]->primary().memory.Plus(accesses[i]->address.offset());
+  }
+
+  const NodeId node;
+  const Pinned<LinkState> state;
+  absl::InlinedVector<Access*, 8> accesses;
+  absl::InlinedVector<const cluster::RegionMapping*, 8> mappings;  // of the accesses
+  // READs under way, and where they place the words.
+  std::optional<ScratchBuffer> words;
+  rdma::OperationGroup group;
+  // Or messages under way.
+  std::vector<std::unique_ptr<Coordinator::PendingCall>> calls;
+};
 
 bool CommitRun::ValidateLocal(const Access& access) {
   storage::Region* region = node_.regions.Find(access.address.region());
@@ -23,7 +50,7 @@ bool CommitRun::ValidateLocal(const Access& access) {
 
 Task<bool> CommitRun::Validate() {
   if (Mutated(Mutation::kSkipValidate)) co_return true;
-  absl::InlinedVector<std::pair<NodeId, std::vector<Access*>>, 4> remote;
+  absl::InlinedVector<std::unique_ptr<RemoteReads>, 4> remote;
   AccessSet& accesses = tx_.accesses_;
   for (uint32_t i = 0; i < accesses.size(); ++i) {
     Access& access = accesses.at(i);
@@ -38,95 +65,150 @@ Task<bool> CommitRun::Validate() {
       op_->conflict = {.reason = AbortReason::kValidateConflict, .address = access.address};
       co_return false;
     }
-    auto it = std::find_if(remote.begin(), remote.end(), [&](const auto& r) { return r.first == primary; });
+    auto it = std::find_if(remote.begin(), remote.end(), [&](const auto& r) {
+      return r->node == primary && r->accesses.size() < kMostReads;
+    });
     if (it == remote.end()) {
-      remote.emplace_back(primary, std::vector<Access*>());
+      LinkState* state = coordinator_.LinkTo(primary);
+      if (state == nullptr || state->link->gone || state->link->connection == nullptr) {
+        op_->lost = true;
+        co_return false;
+      }
+      remote.push_back(std::make_unique<RemoteReads>(primary, state, worker_.loop()));
       it = remote.end() - 1;
     }
-    it->second.push_back(&access);
+    (*it)->accesses.push_back(&access);
+    (*it)->mappings.push_back(mapping);
   }
-  for (auto& [node, list] : remote) {
-    if (!co_await ValidateRemote(node, std::move(list))) co_return false;
+  // Where a READ ends inside the call there is nothing to wait for.
+  for (auto it = remote.begin(); it != remote.end();) {
+    const std::optional<bool> same = ValidateNow(**it);
+    if (same.has_value() && !*same) co_return false;
+    it = same.has_value() ? remote.erase(it) : it + 1;
   }
-  co_return true;
+  if (remote.empty()) co_return true;
+  co_return co_await ValidateRemote(std::span(remote.data(), remote.size()));
 }
 
-Task<bool> CommitRun::ValidateRemote(NodeId node, std::vector<Access*> accesses) {
-  const Pinned<LinkState> state = coordinator_.LinkTo(node);
-  if (state == nullptr || state->link->gone || state->link->connection == nullptr) {
-    op_->lost = true;
-    co_return false;
-  }
-  rdma::Connection& connection = *state->link->connection;
-  if (!connection.completes_at_once() && accesses.size() > node_.options.validate_by_message_above) {
-    co_return co_await ValidateByMessage(node, accesses);
-  }
-  constexpr size_t kBatch = 32;
-  for (size_t first = 0; first < accesses.size(); first += kBatch) {
-    size_t n = std::min(kBatch, accesses.size() - first);
-    std::optional<ScratchBuffer> buffer;
-    buffer.emplace(coordinator_.scratch_, 8 * n);
-    while (buffer->empty() && worker_.loop().Now() <= tx_.deadline_) {
-      co_await worker_.loop().Yield();
-      buffer.emplace(coordinator_.scratch_, 8 * n);
-    }
-    if (buffer->empty()) {
-      op_->timed_out = true;
-      co_return false;
-    }
-    const ScratchBuffer& words = *buffer;
-    rdma::OperationGroup group(worker_.loop());
-    rdma::WorkRequest requests[kBatch];
+// Nothing: this fabric does not read so, or not now.
+std::optional<bool> CommitRun::ValidateNow(const RemoteReads& reads) {
+  constexpr size_t kAtOnce = rdma::Connection::kMaxReadNow;
+  rdma::Connection& connection = *reads.state->link->connection;
+  if (!connection.completes_at_once()) return std::nullopt;
+  for (size_t i = 0; i < reads.accesses.size(); ++i) connection.Prefetch(reads.WordOf(i), 8);
+  for (size_t first = 0; first < reads.accesses.size(); first += kAtOnce) {
+    const size_t n = std::min(kAtOnce, reads.accesses.size() - first);
+    alignas(8) std::array<std::byte, 8 * kAtOnce> words;
+    std::array<rdma::Connection::NowRead, kAtOnce> now;
+    for (size_t i = 0; i < n; ++i) now[i] = {reads.WordOf(first + i), std::span(words).subspan(8 * i, 8)};
+    if (!connection.ReadNow(std::span(now).first(n))) return std::nullopt;
     for (size_t i = 0; i < n; ++i) {
-      Address address = accesses[first + i]->address;
-      const cluster::RegionMapping* mapping = node_.directory.Find(address.region());
+      const Access& access = *reads.accesses[first + i];
+      if (storage::LoadWord(words.data() + 8 * i) == access.observed) continue;
+      op_->conflict = {.reason = AbortReason::kValidateConflict, .address = access.address};
+      return false;
+    }
+  }
+  return true;
+}
+
+Task<bool> CommitRun::ValidateRemote(std::span<std::unique_ptr<RemoteReads>> remote) {
+  bool ok = true;
+  for (const std::unique_ptr<RemoteReads>& reads : remote) {
+    const bool by_message = !reads->state->link->connection->completes_at_once() &&
+                            reads->accesses.size() > node_.options.validate_by_message_above;
+    ok = by_message ? co_await StartMessages(*reads) : co_await StartReads(*reads);
+    if (!ok) break;
+  }
+  // READs place their bytes in our buffers: all have ended before one is given back. Messages are given up.
+  for (const std::unique_ptr<RemoteReads>& reads : remote) {
+    if (co_await reads->group.Wait() != rdma::CompletionStatus::kOk) {
+      coordinator_.OnLinkLost(*reads->state->link);
+      op_->lost = true;
+      ok = false;
+    }
+  }
+  for (size_t i = 0; i < remote.size() && ok; ++i) ok = co_await Compare(*remote[i]);
+  co_return ok;
+}
+
+// False: the deadline passed.
+Task<bool> CommitRun::StartReads(RemoteReads& reads) {
+  rdma::Connection& connection = *reads.state->link->connection;
+  reads.words.emplace(coordinator_.scratch_, 8 * reads.accesses.size());
+  while (reads.words->empty() && worker_.loop().Now() <= tx_.deadline_) {
+    co_await worker_.loop().Yield();
+    reads.words.emplace(coordinator_.scratch_, 8 * reads.accesses.size());
+  }
+  op_->timed_out = op_->timed_out || reads.words->empty();
+  for (size_t first = 0; first < reads.accesses.size() && !op_->timed_out; first += kBatch) {
+    const size_t n = std::min(kBatch, reads.accesses.size() - first);
+    std::array<rdma::WorkRequest, kBatch> requests;
+    for (size_t i = 0; i < n; ++i) {
       requests[i] = rdma::WorkRequest{.opcode = rdma::Opcode::kRead,
                                       .signaled = i + 1 == n,
-                                      .id = i + 1 == n ? group.id() : 0,
-                                      .local = words.bytes().subspan(8 * i, 8),
-                                      .remote = mapping->primary().memory.Plus(address.offset())};
+                                      .id = i + 1 == n ? reads.group.id() : 0,
+                                      .local = reads.words->bytes().subspan(8 * (first + i), 8),
+                                      .remote = reads.WordOf(first + i)};
     }
-    group.Add();
-    while (!connection.Post(std::span(requests, n)).ok()) {
+    reads.group.Add();
+    while (!connection.Post(std::span(requests).first(n)).ok()) {
       if (worker_.loop().Now() > tx_.deadline_) {
+        reads.group.Forget();
         op_->timed_out = true;
-        co_return false;
+        break;
       }
       co_await worker_.loop().Yield();
     }
     if (connection.completes_at_once()) worker_.mesh().PollCompletions();
-    if (co_await group.Wait() != rdma::CompletionStatus::kOk) {
-      coordinator_.OnLinkLost(*state->link);
-      op_->lost = true;
-      co_return false;
+  }
+  co_return !op_->timed_out;
+}
+
+// False: the primary is gone or takes no messages.
+Task<bool> CommitRun::StartMessages(RemoteReads& reads) {
+  // Half of the largest message at a time.
+  const size_t chunk = reads.state->link->messages->max_record() / 2 / sizeof(ValidateEntry);
+  for (size_t first = 0; first < reads.accesses.size(); first += chunk) {
+    std::vector<ValidateEntry> entries;
+    for (size_t i = first; i < std::min(reads.accesses.size(), first + chunk); ++i) {
+      entries.push_back({reads.accesses[i]->address.bits(), reads.accesses[i]->observed.bits()});
     }
-    for (size_t i = 0; i < n; ++i) {
-      if (storage::LoadWord(words.bytes().data() + 8 * i) == accesses[first + i]->observed) continue;
-      op_->conflict = {.reason = AbortReason::kValidateConflict, .address = accesses[first + i]->address};
-      co_return false;
+    reads.calls.push_back(std::make_unique<Coordinator::PendingCall>(coordinator_));
+    absl::Status sent = absl::ResourceExhaustedError("not tried");
+    while (absl::IsResourceExhausted(sent)) {  // no buffer or request is free: completions will make room
+      sent = co_await coordinator_.StartCall(*reads.calls.back(), reads.node, MessageType::kValidate,
+                                             static_cast<uint32_t>(entries.size()),
+                                             std::as_bytes(std::span(entries)), sizeof(ValidateEntry));
+      if (!absl::IsResourceExhausted(sent)) break;
+      if (worker_.loop().Now() > tx_.deadline_) sent = absl::DeadlineExceededError(sent.message());
+      co_await worker_.loop().Yield();
     }
+    if (sent.ok()) continue;
+    (absl::IsDeadlineExceeded(sent) ? op_->timed_out : op_->lost) = true;
+    co_return false;
   }
   co_return true;
 }
 
-Task<bool> CommitRun::ValidateByMessage(NodeId node, const std::vector<Access*>& accesses) {
-  constexpr size_t kChunk = 1024;  // of 16 bytes: half a message of the largest size
-  for (size_t first = 0; first < accesses.size(); first += kChunk) {
-    std::vector<ValidateEntry> entries;
-    for (size_t i = first; i < std::min(accesses.size(), first + kChunk); ++i) {
-      entries.push_back({accesses[i]->address.bits(), accesses[i]->observed.bits()});
-    }
-    absl::StatusOr<std::vector<std::byte>> answer =
-        co_await coordinator_.Call(node, MessageType::kValidate, static_cast<uint32_t>(entries.size()),
-                                   std::as_bytes(std::span(entries)), sizeof(ValidateEntry));
+// What the READs, which have ended, or the answers say.
+Task<bool> CommitRun::Compare(RemoteReads& reads) {
+  for (size_t i = 0; reads.words.has_value() && i < reads.accesses.size(); ++i) {
+    const Access& access = *reads.accesses[i];
+    if (storage::LoadWord(reads.words->bytes().data() + 8 * i) == access.observed) continue;
+    op_->conflict = {.reason = AbortReason::kValidateConflict, .address = access.address};
+    co_return false;
+  }
+  for (const std::unique_ptr<Coordinator::PendingCall>& call : reads.calls) {
+    const absl::Status answered = co_await coordinator_.FinishCall(*call);
     MessageHeader header;
-    if (!answer.ok() || !ReadAt(*answer, 0, &header)) {
-      (absl::IsDeadlineExceeded(answer.status()) ? op_->timed_out : op_->lost) = true;
+    if (!answered.ok() || !ReadAt(call->answer, 0, &header)) {
+      (absl::IsDeadlineExceeded(answered) ? op_->timed_out : op_->lost) = true;
       co_return false;
     }
     if (header.code == AnswerCode::kOk) continue;
     ValidateEntry entry{};
-    ReadAt(*answer, sizeof header, &entry);
+    ReadAt(call->answer, sizeof header, &entry);
     op_->conflict = {.reason = AbortReason::kValidateConflict, .address = Address::FromBits(entry.address)};
     co_return false;
   }

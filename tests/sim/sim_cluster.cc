@@ -166,6 +166,7 @@ absl::Status SimCluster::Start() {
     o.cluster_hash = kClusterHash;
     o.workers = options_.workers;
     o.region_bytes = options_.region_bytes;
+    o.validate_by_message_above = options_.validate_by_message_above;
     o.mesh.log_ring_bytes = options_.log_ring_bytes;
     o.mesh.message_ring_bytes = 32 << 10;
     o.mesh.reply_ring_bytes = 32 << 10;

@@ -32,6 +32,7 @@ struct SimClusterOptions {
   uint32_t region_bytes = 4 << 20;
   uint32_t old_version_blocks = 2;  // per node, of 1 MB each; at least one per worker
   uint32_t log_ring_bytes = 64 << 10;
+  uint32_t validate_by_message_above = 4;   // txn::NodeOptions
   bool exact_clocks = false;                // no offset, no drift, no uncertainty
   Nanos sample_every = 500 * kMicrosecond;  // clock samples and safe-point reports
   Nanos sample_delay = 30 * kMicrosecond;   // each way, up to this

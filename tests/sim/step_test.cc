@@ -19,7 +19,7 @@ constexpr uint32_t kBytes = 40;
 
 class ProtocolStep : public testing::Test {
  protected:
-  ProtocolStep() : cluster_(7, Options()) {}
+  explicit ProtocolStep(const SimClusterOptions& options = Options()) : cluster_(7, options) {}
   void SetUp() override {
     ASSERT_TRUE(cluster_.Start().ok());
     absl::StatusOr<RegionId> region = cluster_.AddRegion(0);
@@ -61,10 +61,11 @@ class ProtocolStep : public testing::Test {
     Run(node, [&]() -> Task<void> { result = co_await cluster_.worker(node, 0).Run(body); });
     return result;
   }
-  Address Make(uint32_t node, uint8_t value) {
+  Address Make(uint32_t node, uint8_t value) { return MakeNear(node, region_, value); }
+  Address MakeNear(uint32_t node, RegionId region, uint8_t value) {
     Address address;
     txn::CommitResult made = Commit(node, [&](txn::Transaction& tx) -> Task<absl::Status> {
-      auto allocation = co_await tx.Alloc(region_, kBytes);
+      auto allocation = co_await tx.Alloc(region, kBytes);
       if (!allocation.ok()) co_return allocation.status();
       allocation->payload[0] = std::byte{value};
       address = allocation->address;
@@ -221,6 +222,132 @@ TEST_F(ProtocolStep, WhatAMemberLeavesIsForgotten) {
     EXPECT_EQ(answer.status().code(), absl::StatusCode::kUnavailable) << answer.status();
   });
   EXPECT_EQ(Write(0, address, 4).status.code(), absl::StatusCode::kUnavailable);
+}
+
+// Transactions on node 0 that write there and read at nodes 1 and 2; no region has a backup, so that VALIDATE
+// is the only step that talks to both.
+class ValidateStep : public ProtocolStep {
+ protected:
+  explicit ValidateStep(uint32_t by_message_above = 100, const rdma::SimNetworkOptions* network = nullptr)
+      : ProtocolStep(WithoutBackups(by_message_above, network)) {}
+  static SimClusterOptions WithoutBackups(uint32_t by_message_above, const rdma::SimNetworkOptions* network) {
+    SimClusterOptions options = Options();
+    if (network != nullptr) options.network = *network;
+    options.replicas = 1;
+    options.validate_by_message_above = by_message_above;
+    return options;
+  }
+  void SetUp() override {
+    ProtocolStep::SetUp();
+    own_ = Make(0, 1);
+    for (uint32_t node : {1u, 2u}) {
+      absl::StatusOr<RegionId> region = cluster_.AddRegion(node);
+      ASSERT_TRUE(region.ok());
+      for (int i = 0; i < 5; ++i) remote_.push_back(MakeNear(node, *region, 1));
+    }
+    ASSERT_TRUE(cluster_.world().RunFor(50 * kMillisecond).ok());
+    for (uint32_t node : {1u, 2u}) rooms_.push_back(Link(node).reply_room);
+  }
+  rdma::OutboundLink& Link(uint32_t node) { return *cluster_.worker(0, 0).mesh().link(NodeId(node + 1)); }
+  bool Asks(uint32_t node) {
+    return !Link(node).connection->idle() || Link(node).reply_room < rooms_[node - 1];
+  }
+  // Reads everything and writes its own; `change` comes between the last read and the commit.
+  txn::CommitResult ReadAllAndWrite(const std::function<Task<void>()>& change) {
+    txn::CommitResult result;
+    bool done = false;
+    auto body = [&]() -> Task<void> {
+      txn::Transaction tx(cluster_.worker(0, 0), {});
+      EXPECT_TRUE((co_await tx.Begin()).ok());
+      for (Address address : remote_) EXPECT_TRUE((co_await tx.Read(address, kBytes)).ok());
+      EXPECT_TRUE((co_await tx.Read(own_, kBytes)).ok());
+      EXPECT_TRUE(tx.OpenForWrite(own_, kBytes).ok());
+      co_await change();
+      result = co_await tx.Commit();
+    };
+    cluster_.worker(0, 0).loop().Spawn(Then(body(), &done));
+    absl::Status status = cluster_.world().RunUntil(
+        [&] {
+          both_at_once_ = both_at_once_ || (Asks(1) && Asks(2));
+          return done;
+        },
+        cluster_.world().now() + 5 * kSecond);
+    EXPECT_TRUE(status.ok()) << status;
+    return result;
+  }
+  void ExpectBothAskedAtOnce() {
+    EXPECT_TRUE(ReadAllAndWrite([]() -> Task<void> { co_return; }).committed());
+    EXPECT_TRUE(both_at_once_);
+  }
+  // What each primary holds changes in turn: each is noticed, and nothing is left behind.
+  void ExpectEachChangeNoticed() {
+    for (size_t i : {size_t{0}, size_t{4}, size_t{5}, size_t{9}}) {
+      const uint32_t primary = i < 5 ? 1 : 2;
+      txn::CommitResult result = ReadAllAndWrite([&]() -> Task<void> {
+        txn::CommitResult changed =
+            co_await cluster_.worker(0, 0).Run([&](txn::Transaction& tx) -> Task<absl::Status> {
+              auto read = co_await tx.Read(remote_[i], kBytes);
+              if (!read.ok()) co_return read.status();
+              co_return tx.OpenForWrite(remote_[i], kBytes).status();
+            });
+        EXPECT_TRUE(changed.committed()) << changed.status;
+      });
+      EXPECT_EQ(result.outcome, txn::Outcome::kAborted);
+      EXPECT_EQ(result.status.code(), absl::StatusCode::kAborted) << result.status << " at node " << primary;
+      EXPECT_TRUE(cluster_.world().RunFor(50 * kMillisecond).ok());
+      EXPECT_FALSE(Asks(1) || Asks(2)) << "the room of answers that nobody waited for has come back";
+    }
+    EXPECT_TRUE(cluster_.DrainAndCompare().ok());
+  }
+
+  Address own_;
+  std::vector<Address> remote_;
+  std::vector<uint64_t> rooms_;
+  bool both_at_once_ = false;
+};
+
+class ValidateAtOnceStep : public ValidateStep {
+ protected:
+  ValidateAtOnceStep() : ValidateStep(4, &kAtOnce) {}
+  static inline const rdma::SimNetworkOptions kAtOnce = rdma::SimNetworkOptions::AtOnce();
+};
+
+class ValidateByMessageStep : public ValidateStep {
+ protected:
+  ValidateByMessageStep() : ValidateStep(4) {}
+};
+
+TEST_F(ValidateStep, AllPrimariesAreAskedBeforeOneIsWaitedFor) { ExpectBothAskedAtOnce(); }
+TEST_F(ValidateStep, AChangeAtAnyPrimaryIsNoticed) { ExpectEachChangeNoticed(); }
+TEST_F(ValidateAtOnceStep, AChangeAtAnyPrimaryIsNoticed) { ExpectEachChangeNoticed(); }
+TEST_F(ValidateByMessageStep, AllPrimariesAreAskedBeforeOneIsWaitedFor) { ExpectBothAskedAtOnce(); }
+TEST_F(ValidateByMessageStep, AChangeAtAnyPrimaryIsNoticed) { ExpectEachChangeNoticed(); }
+
+TEST_F(ValidateByMessageStep, ReadSetsLargerThanAMessageGoInSeveral) {
+  const size_t largest = Link(2).messages->max_record();
+  for (size_t n = remote_.size(); n * sizeof(txn::ValidateEntry) <= 2 * largest; n += 20) {
+    txn::CommitResult made = Commit(2, [&](txn::Transaction& tx) -> Task<absl::Status> {
+      for (int i = 0; i < 20; ++i) {
+        auto allocation = co_await tx.Alloc(remote_[9].region(), kBytes);
+        if (!allocation.ok()) co_return allocation.status();
+        remote_.push_back(allocation->address);
+      }
+      co_return absl::OkStatus();
+    });
+    ASSERT_TRUE(made.committed()) << made.status;
+  }
+  EXPECT_TRUE(ReadAllAndWrite([]() -> Task<void> { co_return; }).committed());
+  std::swap(remote_[9], remote_.back());
+  ExpectEachChangeNoticed();
+}
+
+TEST_F(ValidateByMessageStep, APrimaryThatIsGoneEndsTheCommit) {
+  txn::CommitResult result = ReadAllAndWrite([&]() -> Task<void> {
+    cluster_.world().Kill(cluster_.process(1));
+    co_return;
+  });
+  EXPECT_EQ(result.outcome, txn::Outcome::kAborted);
+  EXPECT_EQ(result.status.code(), absl::StatusCode::kUnavailable) << result.status;
 }
 
 using ProtocolStepDeathTest = ProtocolStep;
