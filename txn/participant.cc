@@ -45,6 +45,10 @@ void Participant::OnLog(rdma::InboundRing& ring, const rdma::RingRecord& record)
   Truncate(sender, *view);
   if (ring.closed) return;
   const LogHeader& h = view->header();
+  const bool begins = h.type == LogType::kLock || h.type == LogType::kCommitBackup;
+  if (begins && (h.local == 0 || h.local < sender.low_bound)) {
+    return Malformed(ring, "log record (of a transaction that is truncated)");
+  }
   sender.held.push_back(Held{record.end, true});
   ++held_;
   switch (h.type) {
@@ -53,7 +57,7 @@ void Participant::OnLog(rdma::InboundRing& ring, const rdma::RingRecord& record)
       break;
     case LogType::kCommitBackup: {
       sender.outcomes.Advance(h.local);
-      Pending& pending = sender.pending[h.local];
+      Pending& pending = sender.pending.Insert(h.local);
       if (!pending.commit_backup.empty())
         return Malformed(ring, "COMMIT-BACKUP (the second of its transaction)");
       pending.commit_backup = record.body;
@@ -75,13 +79,13 @@ void Participant::OnLog(rdma::InboundRing& ring, const rdma::RingRecord& record)
 
 void Participant::OnLock(Sender& sender, const LogView& record, std::span<const std::byte> body) {
   sender.outcomes.Advance(record.header().local);
-  if (auto known = sender.pending.find(record.header().local);
-      known != sender.pending.end() && known->second.state != State::kNone) {
+  if (const Pending* known = sender.pending.Find(record.header().local);
+      known != nullptr && known->state != State::kNone) {
     return Malformed(*sender.ring, "LOCK (the second of its transaction)");
   }
   LockReply reply{};
   bool locked = LockAll(record, &reply);
-  Pending& pending = sender.pending[record.header().local];
+  Pending& pending = sender.pending.Insert(record.header().local);
   pending.lock = body;
   pending.state = locked ? State::kLocked : State::kRefused;
   Keep(sender, pending);
@@ -156,12 +160,12 @@ void Participant::RemoveWriters(const LogView& record) {
 }
 
 void Participant::OnCommitPrimary(Sender& sender, const LogView& record) {
-  auto it = sender.pending.find(record.header().local);
-  if (it == sender.pending.end() || it->second.state != State::kLocked) {
+  Pending* known = sender.pending.Find(record.header().local);
+  if (known == nullptr || known->state != State::kLocked) {
     Malformed(*sender.ring, "COMMIT-PRIMARY (its transaction holds no lock here)");
     return;
   }
-  Pending& pending = it->second;
+  Pending& pending = *known;
   // The sender can write its ring: what was looked at before may have changed since.
   std::optional<LogView> lock = LogView::Parse(pending.lock);
   if (!lock.has_value() || !CanInstall(*lock, record.timestamp())) {
@@ -219,34 +223,30 @@ void Participant::InstallAll(const LogView& record, Timestamp w, const TxId& id)
 
 void Participant::OnAbort(Sender& sender, const LogView& record) {
   uint64_t local = record.header().local;
-  auto it = sender.pending.find(local);
-  if (it == sender.pending.end()) return;  // the LOCK never came: refused earlier, or lost with its sender
-  if (it->second.state == State::kLocked) {
-    std::optional<LogView> lock = LogView::Parse(it->second.lock);
+  const Pending* pending = sender.pending.Find(local);
+  if (pending == nullptr) return;  // the LOCK never came: refused earlier, or lost with its sender
+  if (pending->state == State::kLocked) {
+    std::optional<LogView> lock = LogView::Parse(pending->lock);
     if (!lock.has_value()) return Malformed(*sender.ring, "LOCK (it has changed in the ring)");
     UnlockFirst(*lock, lock->header().object_count);
   }
-  Finish(sender, it);
+  Finish(sender, local, *pending);
 }
 
 void Participant::Truncate(Sender& sender, const LogView& record) {
   const LogHeader& h = record.header();
   for (uint32_t i = 0; i < h.truncate_count; ++i) TruncateOne(sender, record.truncate_id(i));
   if (h.low_bound <= sender.low_bound) return;
-  sender.low_bound = h.low_bound;
+  // Nothing below the former bound is pending: OnLog() refuses it.
   sender.scratch.clear();
-  for (const auto& [local, pending] : sender.pending) {
-    if (local < h.low_bound) sender.scratch.push_back(local);
-  }
-  // Oldest first, whatever the order of the table is: a simulated run must not depend on that.
-  std::sort(sender.scratch.begin(), sender.scratch.end());
+  sender.pending.IdsBetween(std::exchange(sender.low_bound, h.low_bound), h.low_bound, &sender.scratch);
   for (uint64_t local : sender.scratch) TruncateOne(sender, local);
 }
 
 void Participant::TruncateOne(Sender& sender, uint64_t local) {
-  auto it = sender.pending.find(local);
-  if (it == sender.pending.end()) return;
-  const Pending& pending = it->second;
+  const Pending* known = sender.pending.Find(local);
+  if (known == nullptr) return;
+  const Pending& pending = *known;
   if (pending.state == State::kLocked) {
     Malformed(*sender.ring, "truncation (of a transaction that is locked and not decided)");
     return;
@@ -262,7 +262,7 @@ void Participant::TruncateOne(Sender& sender, uint64_t local) {
     ApplyBackup(*backup, pending.timestamp);
     sender.outcomes.SetCommitted(local);
   }
-  Finish(sender, it);
+  Finish(sender, local, pending);
 }
 
 void Participant::ApplyBackup(const LogView& record, Timestamp w) {
@@ -323,11 +323,11 @@ void Participant::Keep(Sender& sender, Pending& pending) {
   FURROW_CHECK(false);  // LOCK, COMMIT-BACKUP and COMMIT-PRIMARY: no fourth kind is kept
 }
 
-void Participant::Finish(Sender& sender, absl::flat_hash_map<uint64_t, Pending>::iterator it) {
-  for (uint64_t number : it->second.records) {
+void Participant::Finish(Sender& sender, uint64_t local, const Pending& pending) {
+  for (uint64_t number : pending.records) {
     if (number != 0) sender.held[number - sender.first_held].done = true;
   }
-  sender.pending.erase(it);
+  sender.pending.Erase(local);
 }
 
 void Participant::ReleaseFront(Sender& sender) {

@@ -16,10 +16,10 @@
 #include <memory>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "rdma/ring/mesh.h"
 #include "storage/old_versions.h"
 #include "txn/outcomes.h"
+#include "txn/pending_table.h"
 #include "txn/records.h"
 #include "txn/worker.h"
 
@@ -62,8 +62,8 @@ class Participant {
   struct Sender {
     Pinned<rdma::InboundRing> ring;
     std::deque<Held> held;
-    uint64_t first_held = 1;                         // number of held.front()
-    absl::flat_hash_map<uint64_t, Pending> pending;  // by local id
+    uint64_t first_held = 1;        // number of held.front()
+    PendingTable<Pending> pending;  // by local id
     uint64_t low_bound = 0;
     std::vector<uint64_t> scratch;
     OutcomeBits outcomes;
@@ -79,7 +79,7 @@ class Participant {
   // The record that is being looked at belongs to `pending` and stays until that is finished.
   void Keep(Sender& sender, Pending& pending);
   // Nobody needs the records of the transaction any more; it is forgotten.
-  void Finish(Sender& sender, absl::flat_hash_map<uint64_t, Pending>::iterator it);
+  void Finish(Sender& sender, uint64_t local, const Pending& pending);
   void ReleaseFront(Sender& sender);
 
   bool LockAll(const LogView& record, LockReply* in_the_way);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <map>
 #include <vector>
 
 #include "base/random.h"
@@ -10,6 +11,7 @@
 #include "txn/hot_objects.h"
 #include "txn/lock_table.h"
 #include "txn/outcomes.h"
+#include "txn/pending_table.h"
 #include "txn/records.h"
 
 namespace furrow::txn {
@@ -168,6 +170,79 @@ TEST(HotObjects, TheHottestSurvivesAStreamOfOthers) {
   ASSERT_EQ(top.size(), 1u);
   EXPECT_EQ(top[0].address, hottest);
   EXPECT_EQ(top[0].name, "warehouse 1");
+}
+
+// The table against a map: a moving window of ids, some of which stay behind for long.
+TEST(PendingTable, BehavesAsAMapWhateverStaysBehind) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random(seed);
+    PendingTable<uint64_t> table;
+    std::map<uint64_t, uint64_t> model;
+    uint64_t low = 1;
+    uint64_t next = 1;
+    const uint64_t window = uint64_t{1} << random.Below(16);
+    const bool stuck = random.OneIn(2);
+    for (int step = 0; step < 30000; ++step) {
+      switch (random.Below(4)) {
+        case 0:
+        case 1: {
+          next += random.Below(4);
+          table.Insert(next) = model[next] = seed + next;
+          break;
+        }
+        case 2: {
+          const uint64_t local = low + random.Below(window);
+          if (stuck && local % 1024 == 7) break;
+          table.Erase(local);
+          model.erase(local);
+          break;
+        }
+        case 3: {
+          if (stuck || next < low + window) break;
+          const uint64_t to = next - random.Below(window);
+          std::vector<uint64_t> ids;
+          table.IdsBetween(low, to, &ids);
+          std::vector<uint64_t> expected;
+          for (auto it = model.lower_bound(low); it != model.lower_bound(to); ++it)
+            expected.push_back(it->first);
+          ASSERT_EQ(ids, expected);
+          for (uint64_t local : ids) {
+            table.Erase(local);
+            model.erase(local);
+          }
+          low = std::max(low, to);
+          break;
+        }
+      }
+      const uint64_t asked = low + random.Below(next - low + 2);
+      const auto it = model.find(asked);
+      const uint64_t* found = table.Find(asked);
+      ASSERT_EQ(found == nullptr, it == model.end());
+      if (found != nullptr) ASSERT_EQ(*found, it->second);
+      ASSERT_EQ(table.size(), model.size());
+    }
+    std::vector<uint64_t> all;
+    table.IdsBetween(1, UINT64_MAX, &all);
+    ASSERT_EQ(all.size(), model.size());
+    EXPECT_TRUE(std::is_sorted(all.begin(), all.end()));
+  }
+}
+
+TEST(PendingTable, OneThatStaysForEverDoesNotMakeItGrowForEver) {
+  PendingTable<uint64_t> table;
+  table.Insert(5) = 55;
+  for (uint64_t local = 6; local < 200000; ++local) {
+    table.Insert(local) = local;
+    if (local >= 96) table.Erase(local - 90);
+  }
+  EXPECT_EQ(table.size(), 91u);
+  ASSERT_NE(table.Find(5), nullptr);
+  EXPECT_EQ(*table.Find(5), 55u);
+  std::vector<uint64_t> ids;
+  table.IdsBetween(1, 200000 - 80, &ids);
+  EXPECT_EQ(ids.size(), 11u);
+  EXPECT_EQ(ids.front(), 5u);
 }
 
 }  // namespace
