@@ -1,5 +1,8 @@
 // Slots for allocations: leased in batches from the primary of the locality group; blocks are cut, and the
 // group grown by a region, as they run out.
+#include <algorithm>
+#include <string>
+
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/log.h"
@@ -14,6 +17,30 @@ namespace {
 uint32_t BatchOf(uint32_t wanted, storage::SizeClass size_class) {
   uint32_t per_block = static_cast<uint32_t>(storage::kBlockBytes / storage::SlotBytes(size_class));
   return std::max<uint32_t>(1, std::min(wanted, per_block / 2 + 1));
+}
+
+// What a primary's refusal means to who has asked. Mappings are checked again by the next attempt.
+absl::Status LeaseRefused(const MessageHeader& header, std::span<const std::byte> answer, NodeId primary,
+                          RegionId locality, storage::SizeClass size_class) {
+  answer = answer.subspan(sizeof header);
+  const absl::string_view text(reinterpret_cast<const char*>(answer.data()),
+                               std::min<size_t>(answer.size(), header.count));
+  const std::string what =
+      absl::StrCat("node ", primary.value(), " has leased no slots of ", storage::SlotBytes(size_class),
+                   " bytes near region ", locality.value(), ": ", text);
+  switch (header.code) {
+    case AnswerCode::kNoMemory:
+      return absl::ResourceExhaustedError(
+          absl::StrCat(what, ". Delete data, or give the storage nodes more memory"));
+    case AnswerCode::kNotPrimary:
+      return absl::FailedPreconditionError(
+          absl::StrCat(what, ". What this member knows of the region is out of date: try again"));
+    case AnswerCode::kUnavailable:
+      return absl::UnavailableError(absl::StrCat(what, ". Try again when all members answer"));
+    default:
+      return absl::InternalError(
+          absl::StrCat(what, "it does not understand the request. Do both run the same version?"));
+  }
 }
 
 }  // namespace
@@ -60,14 +87,11 @@ Task<absl::Status> Coordinator::FetchLeases(RegionId locality, storage::SizeClas
     FURROW_CO_ASSIGN_OR_RETURN(
         std::vector<std::byte> answer,
         co_await Call(primary, MessageType::kLease, 1, std::as_bytes(std::span(&request, 1)),
-                      count * sizeof(LeasedSlot)));
+                      std::max(count * sizeof(LeasedSlot), kMaxRefusalText)));
     MessageHeader header;
     if (!ReadAt(answer, 0, &header)) co_return absl::InternalError("a malformed answer to a lease request");
     if (header.code != AnswerCode::kOk) {
-      co_return absl::ResourceExhaustedError(
-          absl::StrCat("no memory for objects of ", storage::SlotBytes(size_class), " bytes near region ",
-                       locality.value(), " at node ", primary.value(),
-                       ". Delete data, or give the storage nodes more memory"));
+      co_return LeaseRefused(header, answer, primary, locality, size_class);
     }
     for (uint32_t i = 0; i < header.count; ++i) {
       LeasedSlot slot;
@@ -113,10 +137,14 @@ Task<absl::Status> Coordinator::LeaseHere(RegionId locality, storage::SizeClass 
       co_await worker_.loop().SleepFor(20 * kMicrosecond);
       continue;
     }
+    RegionId newest = node_.allocator.NewestRegion(locality);
+    if (newest == RegionId()) {
+      co_return absl::FailedPreconditionError(absl::StrCat(
+          "this node, ", node_.options.id.value(), ", is not the primary of region ", locality.value()));
+    }
     // The group is full. Emptied blocks may have become free meanwhile; otherwise it grows.
     if (node_.allocator.Reclaim(node_.safe_point.safe_point()) > 0) continue;
-    RegionId newest = node_.allocator.NewestRegion(locality);
-    if (newest == RegionId() || node_.control == nullptr) {
+    if (node_.control == nullptr) {
       co_return absl::ResourceExhaustedError(
           absl::StrCat("the regions near region ", locality.value(), " are full"));
     }

@@ -1,12 +1,23 @@
 // The participant's answers to requests: validation by message, slot leases, block cuts.
+#include <span>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "base/log.h"
 #include "storage/region.h"
 #include "txn/coordinator.h"
 #include "txn/participant.h"
 
 namespace furrow::txn {
+namespace {
+
+AnswerCode RefusalOf(absl::StatusCode code) {
+  if (code == absl::StatusCode::kResourceExhausted) return AnswerCode::kNoMemory;
+  if (code == absl::StatusCode::kFailedPrecondition) return AnswerCode::kNotPrimary;
+  return AnswerCode::kUnavailable;
+}
+
+}  // namespace
 
 void Participant::OnRequest(rdma::InboundRing& ring, const rdma::RingRecord& record) {
   MessageHeader header;
@@ -89,7 +100,9 @@ Task<void> Participant::ServeLease(Pinned<rdma::InboundRing> ring, uint64_t requ
   if (!status.ok()) {
     FURROW_LOG_EVERY(WARNING, kSecond)
         << "no slots for node " << ring->from.node.value() << ": " << status.ToString();
-    AnswerWith(*ring, request, AnswerCode::kNoMemory, 0, {});
+    const absl::string_view text = status.message().substr(0, kMaxRefusalText);
+    AnswerWith(*ring, request, RefusalOf(status.code()), static_cast<uint32_t>(text.size()),
+               std::as_bytes(std::span(text.data(), text.size())));
     co_return;
   }
   std::vector<LeasedSlot> out;

@@ -134,7 +134,17 @@ enum class MessageType : uint8_t {
 // The most slots of one lease.
 inline constexpr uint16_t kMaxLeaseBatch = 1024;
 
-enum class AnswerCode : uint8_t { kOk = 0, kConflict = 1, kNotPrimary = 2, kNoMemory = 3, kBadRequest = 4 };
+// Why a request was refused. The answer to a refused LEASE carries the cause in words, `count` bytes of text,
+// at most kMaxRefusalText.
+enum class AnswerCode : uint8_t {
+  kOk = 0,
+  kConflict = 1,
+  kNotPrimary = 2,  // this node does not serve that region as its primary: the asker's mapping is out of date
+  kNoMemory = 3,    // a limit is reached: deleting data or raising it helps
+  kBadRequest = 4,  // malformed, or not possible in this state
+  kUnavailable = 5,  // a member that is needed for it does not answer, or the cluster is changing
+};
+inline constexpr size_t kMaxRefusalText = 256;
 
 struct MessageHeader {
   MessageType type;

@@ -350,6 +350,48 @@ TEST_F(ValidateByMessageStep, APrimaryThatIsGoneEndsTheCommit) {
   EXPECT_EQ(result.status.code(), absl::StatusCode::kUnavailable) << result.status;
 }
 
+// --- why an allocation fails ---
+
+class AllocationStep : public ProtocolStep {
+ protected:
+  absl::Status Allocate(uint32_t node, RegionId near, uint32_t bytes) {
+    return Commit(node,
+                  [=](txn::Transaction& tx) -> Task<absl::Status> {
+                    co_return (co_await tx.Alloc(near, bytes)).status();
+                  })
+        .status;
+  }
+};
+
+TEST_F(AllocationStep, AStaleMappingIsNoLackOfMemory) {
+  cluster::RegionMapping mapping = *cluster_.node(1).directory.Find(region_);
+  std::swap(mapping.replicas[0], mapping.replicas[2]);
+  mapping.config = ConfigId(11);
+  cluster_.node(1).directory.Put(mapping);
+  const absl::Status status = Allocate(1, region_, kBytes);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_NE(status.message().find("node 3"), absl::string_view::npos) << status;
+  EXPECT_NE(status.message().find("not the primary"), absl::string_view::npos) << status;
+}
+
+TEST_F(AllocationStep, AFullPrimarySaysWhatIsFull) {
+  storage::MemoryBudget& budget = cluster_.node(0).budget;
+  ASSERT_TRUE(budget.Charge("the test", budget.limit() - budget.used() - (2 << 20)).ok());
+  absl::Status status;
+  for (int i = 0; i < 2000 && status.ok(); ++i) status = Allocate(1, region_, 7000);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_NE(status.message().find("the test"), absl::string_view::npos) << "the primary's words: " << status;
+  EXPECT_NE(status.message().find("Delete data"), absl::string_view::npos) << status;
+}
+
+TEST_F(AllocationStep, ABackupThatIsGoneIsNoLackOfMemory) {
+  cluster_.world().Kill(cluster_.process(2));
+  ASSERT_TRUE(cluster_.world().RunFor(2 * kSecond).ok());
+  const absl::Status status = Allocate(1, region_, 500);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_EQ(status.message().find("Delete data"), absl::string_view::npos) << status;
+}
+
 using ProtocolStepDeathTest = ProtocolStep;
 
 TEST_F(ProtocolStepDeathTest, ALeaseIsWorthNothingOnceItsSlotIsTaken) {
