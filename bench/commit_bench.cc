@@ -6,135 +6,30 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/check.h"
-#include "base/event_loop.h"
+#include "base/clock.h"
 #include "base/histogram.h"
 #include "base/random.h"
-#include "cluster/cluster_clock.h"
-#include "cluster/region_directory.h"
-#include "rdma/shm/shm_fabric.h"
+#include "base/status_macros.h"
+#include "bench/harness/static_cluster.h"
 #include "txn/node.h"
 #include "txn/worker.h"
 
 namespace furrow {
 namespace {
 
-constexpr uint64_t kRegionBytes = 64 << 20;
-
-class AlwaysValid final : public cluster::Lease {
- public:
-  bool valid() const override { return true; }
-};
-
-struct BenchNode {
-  BenchNode(uint32_t number, const std::string& directory, uint64_t clock_origin, const cluster::Lease& lease)
-      : id(number),
-        endpoint(rdma::ShmEndpoint(directory, id)),
-        fabric(*rdma::MakeShmFabric({.identity = {id, "bench", "secret"}})),
-        queue(*fabric->CreateCompletionQueue()),
-        loop(MonotonicClock(), queue->parker()),
-        clock(MonotonicClock(), {}),
-        old_memory(*MemoryFile::Anonymous(64 << 20)),
-        old_registration(*fabric->Register(old_memory, rdma::Access::kRead)),
-        old_versions(old_memory),
-        budget(uint64_t{8} << 30, 0),
-        safe_point(1) {
-    clock.StartShared(clock_origin);
-    txn::NodeOptions options;
-    options.id = id;
-    node = std::make_unique<txn::Node>(
-        options, MonotonicClock(), *fabric,
-        [](const std::string&, size_t bytes) { return MemoryFile::Anonymous(bytes); }, clock, lease,
-        safe_point, directory_, &old_versions, budget);
-  }
-
-  NodeId id;
-  rdma::Endpoint endpoint;
-  std::unique_ptr<rdma::Fabric> fabric;
-  std::unique_ptr<rdma::CompletionQueue> queue;
-  EventLoop loop;
-  cluster::ClusterClock clock;
-  cluster::RegionDirectory directory_;
-  MemoryFile old_memory;
-  std::unique_ptr<rdma::MemoryRegion> old_registration;
-  storage::OldVersionArena old_versions;
-  storage::MemoryBudget budget;
-  cluster::SafePoint safe_point;
-  std::unique_ptr<txn::Node> node;
-  std::unique_ptr<txn::Worker> worker;
-};
-
-struct Bench {
-  explicit Bench(const std::string& directory) {
-    for (uint32_t n = 1; n <= 3; ++n) {
-      nodes.push_back(std::make_unique<BenchNode>(n, directory, 1'000'000'000'000, lease));
-    }
-    std::vector<cluster::Member> members;
-    for (auto& n : nodes) {
-      cluster::Member& member = members.emplace_back();
-      member.id = n->id;
-      member.fabric_endpoint = n->endpoint;
-      member.old_versions = n->old_registration->remote_address();
-    }
-    auto view = std::make_shared<cluster::ClusterView>(ConfigId(1), NodeId(1), members);
-    for (auto& n : nodes) {
-      n->node->SetView(view);
-      n->worker = std::make_unique<txn::Worker>(*n->node, WorkerId(0), n->loop, *n->queue, n->id.value());
-      FURROW_CHECK(n->worker->Start().ok());
-      txn::Worker* worker = n->worker.get();
-      FURROW_CHECK(n->fabric
-                       ->Listen(n->endpoint,
-                                [worker](const rdma::ConnectRequest& r) { return worker->PrepareAccept(r); })
-                       .ok());
-    }
-    for (auto& from : nodes) {
-      for (auto& to : nodes) {
-        if (from != to) Wait(from->worker->ConnectTo(to->id, to->endpoint), *from);
-      }
-    }
-    for (uint32_t r = 1; r <= 3; ++r) MakeRegion(r);
-  }
-
-  void Turn() {
-    Timestamp safe = Timestamp::Max();
-    for (auto& n : nodes) {
-      n->loop.RunOnce();
-      cluster::ClockInterval now;
-      n->clock.Now(&now);
-      safe = std::min(safe, n->safe_point.OldestActive(now.lower));
-    }
-    for (auto& n : nodes) n->safe_point.Advance(safe, safe);
-  }
-  void Wait(Task<absl::Status> task, BenchNode& on) {
-    bool done = false;
-    on.loop.Spawn([](Task<absl::Status> t, bool* flag) -> Task<void> {
-      absl::Status status = co_await t;
-      if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
-      FURROW_CHECK(status.ok());
-      *flag = true;
-    }(std::move(task), &done));
-    while (!done) Turn();
-  }
-  void MakeRegion(uint32_t primary) {
-    cluster::RegionMapping mapping;
-    mapping.id = mapping.locality = RegionId(primary);
-    mapping.bytes = kRegionBytes;
-    mapping.config = ConfigId(1);
-    for (uint32_t i = 0; i < 3; ++i) {
-      BenchNode& n = *nodes[(primary - 1 + i) % 3];
-      mapping.replicas.push_back(
-          {n.id, *n.node->CreateReplica(mapping.id, mapping.id, kRegionBytes, ConfigId(1), i == 0)});
-    }
-    for (auto& n : nodes) n->directory_.Put(mapping);
-  }
-
-  AlwaysValid lease;
-  std::vector<std::unique_ptr<BenchNode>> nodes;
-};
+// A region whose primary is that node, with backups on the two others.
+Task<absl::Status> MakeRegion(txn::Worker& worker, NodeId primary, RegionId* out) {
+  FURROW_CO_ASSIGN_OR_RETURN(
+      const cluster::RegionMapping* mapping,
+      co_await worker.node().control->AllocateRegion(
+          {.near = RegionId(), .newest_known = RegionId(), .preferred_primary = primary}));
+  *out = mapping->id;
+  co_return absl::OkStatus();
+}
 
 Task<absl::Status> Populate(txn::Worker& worker, RegionId region, uint32_t count, uint32_t bytes,
                             std::vector<Address>* out) {
@@ -205,29 +100,38 @@ int Main(int argc, char** argv) {
   char directory[] = "/tmp/furrow-commit-XXXXXX";
   FURROW_CHECK(mkdtemp(directory) != nullptr);
   {
-    Bench bench(directory);
+    bench::StaticCluster cluster({}, directory);
+    txn::Worker& worker = cluster.worker(0);
+    const auto run = [&cluster](Task<absl::Status> task) {
+      const absl::Status status = cluster.Wait(0, std::move(task));
+      if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
+      FURROW_CHECK(status.ok());
+    };
+    RegionId here, there;
+    run(MakeRegion(worker, NodeId(1), &here));
+    run(MakeRegion(worker, NodeId(2), &there));
     std::vector<Address> local, far;
-    BenchNode& first = *bench.nodes[0];
-    bench.Wait(Populate(*first.worker, RegionId(1), 50000, bytes, &local), first);
-    bench.Wait(Populate(*first.worker, RegionId(2), 50000, bytes, &far), first);
+    run(Populate(worker, here, 50000, bytes, &local));
+    run(Populate(worker, there, 50000, bytes, &far));
+    const uint64_t before = worker.stats().committed;
     Nanos start = MonotonicClock().Now();
-    bench.Wait(Work(*first.worker, transactions, objects, bytes, remote, local, far), first);
+    run(Work(worker, transactions, objects, bytes, remote, local, far));
     Nanos ns = MonotonicClock().Now() - start;
+    FURROW_CHECK(worker.stats().committed == before + transactions);
     std::printf(
         "%lu transactions of %u objects of %u bytes, %u %% remote: %.2f us each, %.0f ns per object\n",
         transactions, objects, bytes, remote,
         1e-3 * static_cast<double>(ns) / static_cast<double>(transactions),
         static_cast<double>(ns) / static_cast<double>(transactions * objects));
-    for (auto& n : bench.nodes) {
-      std::printf("  node %u: committed %lu, applied as backup %lu\n", n->id.value(),
-                  n->worker->stats().committed, n->worker->stats().applied);
+    for (size_t n = 0; n < cluster.nodes(); ++n) {
+      std::printf("  node %zu: committed %lu, applied as backup %lu\n", n + 1,
+                  cluster.worker(n).stats().committed, cluster.worker(n).stats().applied);
     }
     Histogram latency;
-    bench.Wait(ReadOne(*first.worker, transactions, bytes, far, &latency), first);
+    run(ReadOne(worker, transactions, bytes, far, &latency));
     std::printf("read-only, one row at a remote primary: p50 %.2f us, p99 %.2f us\n",
                 1e-3 * static_cast<double>(latency.Percentile(50)),
                 1e-3 * static_cast<double>(latency.Percentile(99)));
-    for (auto& n : bench.nodes) n->worker.reset();
   }
   rmdir(directory);
   return 0;
