@@ -85,7 +85,7 @@ struct DatabaseOptions : MemberOptions {
   // How long Close() waits for what runs before it destroys it.
   Nanos close_timeout_ns = 15 * kSecond;
   // Told, on the worker, what left a coroutine of Spawn(); must not throw. Null: a line in the log.
-  std::function<void(std::exception_ptr)> on_exception;
+  std::function<void(std::exception_ptr)> on_exception{};
   DatabaseOptions() { memory_bytes = uint64_t{256} << 20; }
 };
 

@@ -29,11 +29,11 @@ struct KeyPart {
 // entry then share a partition); otherwise by the key's hash for a hash index, and a single one, in partition
 // 0's place, for a B-tree.
 struct SecondarySpec {
-  std::string name;
+  std::string name{};
   IndexKind kind = IndexKind::kBtree;
   // Not unique: the primary key is appended to each entry's key. A hash index is always unique.
   bool unique = false;
-  std::vector<KeyPart> parts;
+  std::vector<KeyPart> parts{};
 };
 
 // Where rows lie.
@@ -49,7 +49,7 @@ enum class RowLayout : uint8_t {
 struct TableSpec {
   static constexpr uint32_t kAnyValueBytes = UINT32_MAX;  // as many as a row holds: 1 MB with its key
 
-  std::string name;  // 1 to 255 bytes
+  std::string name{};  // 1 to 255 bytes
   IndexKind primary = IndexKind::kBtree;
   uint16_t max_key_bytes = 32;  // 1 to 1,024
   uint32_t max_value_bytes = kAnyValueBytes;
@@ -63,9 +63,9 @@ struct TableSpec {
   uint16_t prefix_bytes = 0;
   // Tables of one group have the same number of partitions, and partition i of each of them lies in the same
   // locality group of regions: same primary, same backups. Empty: a group of the table's own.
-  std::string placement_group;
+  std::string placement_group{};
 
-  std::vector<SecondarySpec> secondaries;  // at most 16
+  std::vector<SecondarySpec> secondaries{};  // at most 16
 };
 
 // InvalidArgument, naming the field, when a table cannot be made like this.

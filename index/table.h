@@ -48,8 +48,8 @@ struct KeyRange {
     kExclusive,  // up to, not with, `high`
     kPrefix,     // up to and with every key that begins with `high`
   };
-  std::string_view low;
-  std::string_view high;
+  std::string_view low{};
+  std::string_view high{};
   End end = End::kUnbounded;
 
   static KeyRange All() { return {}; }

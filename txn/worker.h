@@ -22,7 +22,7 @@
 namespace furrow::txn {
 
 struct RunOptions {
-  TransactionOptions transaction;
+  TransactionOptions transaction{};
   Nanos deadline_ns = 10 * kSecond;  // of all attempts together
   // Back-off after the n-th conflict: uniform in [0, min(first << n, max)).
   Nanos first_backoff_ns = 20 * kMicrosecond;

@@ -11,6 +11,21 @@ from harness import PATIENCE, ProcessTest
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
 BUILD = os.environ.get("FURROW_BUILD", os.path.join(ROOT, "build/release"))
 COMPILER = os.environ.get("FURROW_COMPILER", "clang++-19")
+WARNINGS = ["-Wall", "-Wextra", "-Werror"]
+
+# Each option struct of the public headers with one member named.
+OPTIONS = """
+#include "client/database.h"
+inline const furrow::TableSpec table{.name = "t"};
+inline const furrow::TableSpec keyed{.max_key_bytes = 8, .secondaries = {{.name = "s", .parts = {{.length = 4}}}}};
+inline const furrow::SecondarySpec secondary{.name = "s"};
+inline const furrow::KeyRange range{.low = "a"};
+inline const furrow::ScanSpec scan{.limit = 1};
+inline const furrow::RunOptions run{.deadline_ns = 1};
+inline const furrow::MemberOptions member{.cluster = "/c"};
+inline const furrow::MemberOptions listening{.listen = "127.0.0.1:0"};
+inline const furrow::IdlePolicy idle{.yields = 1};
+"""
 
 
 class Package(ProcessTest):
@@ -50,19 +65,30 @@ class Package(ProcessTest):
     def test_bank_by_find_package(self):
         build = os.path.join(self.root, "build-bank")
         self.call("cmake", "-S", os.path.join(ROOT, "examples/bank"), "-B", build, "-G", "Ninja",
-                  "-DCMAKE_CXX_COMPILER=" + COMPILER, "-DCMAKE_PREFIX_PATH=" + self.prefix)
+                  "-DCMAKE_CXX_COMPILER=" + COMPILER, "-DCMAKE_PREFIX_PATH=" + self.prefix,
+                  "-DCMAKE_CXX_FLAGS=" + " ".join(WARNINGS))
         self.call("cmake", "--build", build)
         self.run_bank(os.path.join(build, "bank"))
 
-    def test_bank_by_pkg_config(self):
+    def pkg_config_flags(self):
         directory = next(path for path, _, files in os.walk(self.prefix) if "furrow.pc" in files)
         environment = dict(os.environ, PKG_CONFIG_PATH=directory)
-        flags = self.call("pkg-config", "--cflags", "--libs", "furrow", env=environment).split()
+        return self.call("pkg-config", "--cflags", "--libs", "furrow", env=environment).split()
+
+    def test_options_take_designated_initialisers_without_warnings(self):
+        source = os.path.join(self.root, "options.cc")
+        with open(source, "w") as file:
+            file.write(OPTIONS)
+        flags = [flag for flag in self.pkg_config_flags() if not flag.startswith("-l")]
+        self.call(COMPILER, *WARNINGS, *flags, "-fsyntax-only", source)
+
+    def test_bank_by_pkg_config(self):
+        flags = self.pkg_config_flags()
         compile_flags = [flag for flag in flags if not flag.startswith("-l")]
         libraries = [flag for flag in flags if flag.startswith("-l")]
         bank = os.path.join(self.root, "bank")
         source = os.path.join(ROOT, "examples/bank/bank.cc")
-        self.call(COMPILER, *compile_flags, source, "-o", bank, *libraries)
+        self.call(COMPILER, *WARNINGS, *compile_flags, source, "-o", bank, *libraries)
         self.run_bank(bank)
 
 
