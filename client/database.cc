@@ -219,6 +219,11 @@ Task<absl::StatusOr<TablePointer>> Database::CreateTableOn(Worker& worker, Table
   });
 }
 
+Task<absl::Status> Database::DropTableOn(Worker& worker, std::string name) {
+  absl::Status dropped = co_await impl_->catalog_.DropTable(worker, std::move(name));
+  co_return dropped.ok() ? dropped : impl_->Explain(std::move(dropped));
+}
+
 Task<absl::StatusOr<std::vector<std::string>>> Database::ListTablesOn(Worker& worker) {
   return impl_->WhenFounded(worker,
                             [impl = impl_.get(), &worker] { return impl->catalog_.ListTables(worker); });
@@ -230,6 +235,10 @@ absl::StatusOr<TablePointer> Database::OpenTable(std::string name, Nanos deadlin
 
 absl::StatusOr<TablePointer> Database::CreateTable(TableSpec spec, Nanos deadline_ns) {
   return impl_->Block(deadline_ns, [&](Worker& worker) { return CreateTableOn(worker, spec); });
+}
+
+absl::Status Database::DropTable(std::string name, Nanos deadline_ns) {
+  return Call([&](Worker& worker) { return DropTableOn(worker, name); }, kAnyWorker, deadline_ns);
 }
 
 absl::StatusOr<TablePointer> Database::OpenOrCreateTable(TableSpec spec) {

@@ -124,6 +124,10 @@ class Database {
   absl::StatusOr<TablePointer> CreateTable(TableSpec spec, Nanos deadline_ns = kCreateDeadlineNs);
   // Opens the table, or creates it if it is not there; also when several members do so at once.
   absl::StatusOr<TablePointer> OpenOrCreateTable(TableSpec spec);
+  // Frees the table's rows and indexes, and its name. See index/catalog.h. NotFound. With an error after the
+  // table has gone from ListTables(), the rest of its memory is freed by a later CreateTable() or
+  // DropTable().
+  absl::Status DropTable(std::string name, Nanos deadline_ns = kCreateDeadlineNs);
   absl::StatusOr<std::vector<std::string>> ListTables(Nanos deadline_ns = kDeadlineNs);
 
   // --- coroutines ---
@@ -135,6 +139,7 @@ class Database {
   Task<CommitResult> RunOn(Worker& worker, Body body, RunOptions options = {});
   Task<absl::StatusOr<TablePointer>> OpenTableOn(Worker& worker, std::string name);
   Task<absl::StatusOr<TablePointer>> CreateTableOn(Worker& worker, TableSpec spec);
+  Task<absl::Status> DropTableOn(Worker& worker, std::string name);
   Task<absl::StatusOr<std::vector<std::string>>> ListTablesOn(Worker& worker);
   // To be used on its own thread only.
   Worker& worker(size_t i);

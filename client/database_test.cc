@@ -88,6 +88,39 @@ Task<absl::Status> Increment(Transaction& tx, const Table& table, std::string ke
   co_return absl::OkStatus();
 }
 
+TEST_F(DatabaseTest, DroppedTablesGiveTheirMemoryBack) {
+  DatabaseOptions options = Founder();
+  options.memory_bytes = 64 << 20;
+  auto db = Open(std::move(options));
+  ASSERT_NE(db, nullptr);
+  // 6 MB of values in each round: without freeing the memory would be full in the eighth.
+  constexpr int kRounds = 12;
+  const std::string value(2000, 'v');
+  TablePointer old;
+  for (int round = 0; round < kRounds; ++round) {
+    auto table = db->CreateTable(Numbers());
+    ASSERT_TRUE(table.ok()) << "round " << round << ": " << table.status();
+    for (int from = 0; from < 3000; from += 50) {
+      CommitResult result = db->Run([&](Transaction& tx) -> Task<absl::Status> {
+        for (int i = from; i < from + 50; ++i) {
+          absl::Status put = co_await Put(tx, **table, std::to_string(i), value);
+          if (!put.ok()) co_return put;
+        }
+        co_return absl::OkStatus();
+      });
+      ASSERT_TRUE(result.committed()) << "round " << round << ": " << result.status;
+    }
+    absl::Status dropped = db->DropTable("numbers");
+    ASSERT_TRUE(dropped.ok()) << dropped;
+    old = *table;
+  }
+  EXPECT_TRUE(absl::IsNotFound(db->DropTable("numbers")));
+  EXPECT_TRUE(absl::IsNotFound(db->OpenTable("numbers").status()));
+  std::string found;
+  absl::Status read = db->Read([&](Transaction& tx) { return Find(tx, *old, "7", &found); });
+  EXPECT_TRUE(absl::IsFailedPrecondition(read)) << read;
+}
+
 TEST_F(DatabaseTest, HostedRowsAreSeenByAComputeMemberOfTheSameProcess) {
   auto host = Open(Founder());
   auto client = Open(Compute());

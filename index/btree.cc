@@ -117,11 +117,18 @@ Task<absl::Status> Btree::Walk(txn::Transaction& tx, Target target, Path* path) 
     const uint32_t bytes = ReadBytes(route);
     const txn::ReadResult read = co_await tx.Read(route.address, bytes);
     if (!read.ok()) {
-      if (read.status().code() == absl::StatusCode::kNotFound) co_return Broken(route.address, "is gone");
+      // The transaction's own reads lead from the root, which goes with the table alone, to nodes of one
+      // snapshot.
+      if (read.status().code() == absl::StatusCode::kNotFound ||
+          read.status().code() == absl::StatusCode::kInvalidArgument) {
+        co_return TableIsGone(id_, absl::StrCat("the node at ", ToString(route.address), " is gone"));
+      }
       co_return read.status();
     }
     const NodeView node(*read, sizes_);
-    if (!node.IsNodeOf(id_, partition_)) co_return Broken(route.address, "is another object");
+    if (!node.IsNodeOf(id_, partition_)) {
+      co_return TableIsGone(id_, absl::StrCat("another object is at ", ToString(route.address)));
+    }
     if (route.level >= 0 && node.level() != route.level) co_return Broken(route.address, "has another level");
     if (!node.Covers(target)) co_return Broken(route.address, "has another range than its parent says");
     path->nodes[path->size++] = {route.address, bytes, node, -1};

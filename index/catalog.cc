@@ -136,7 +136,10 @@ std::shared_ptr<const Table> Catalog::FindOpen(std::string_view name) {
 
 std::shared_ptr<const Table> Catalog::Keep(std::shared_ptr<const Table> table) {
   MutexLock lock(&mutex_);
-  return open_.try_emplace(table->spec().name, table).first->second;
+  std::shared_ptr<const Table>& open = open_[table->spec().name];
+  // Ids only grow: of two opened at once, the newer one is not an older reader's to replace.
+  if (open == nullptr || open->id() < table->id()) open = std::move(table);
+  return open;
 }
 
 Task<absl::Status> Catalog::Bootstrap(txn::Worker& worker, RegionId first_region) {
@@ -158,12 +161,12 @@ Task<absl::StatusOr<std::shared_ptr<const Table>>> Catalog::OpenCatalogTable(txn
 
 Task<absl::StatusOr<std::shared_ptr<const Table>>> Catalog::Open(txn::Worker& worker, std::string name) {
   FURROW_CO_ASSIGN_OR_RETURN(const std::shared_ptr<const Table> catalog, co_await OpenCatalogTable(worker));
-  if (auto open = FindOpen(name); open != nullptr) co_return open;
   std::string encoded;
   const txn::CommitResult result = co_await worker.Run(
       [&](txn::Transaction& tx) { return ReadDescriptor(tx, *catalog, name, &encoded); }, ReadOnly());
   FURROW_CO_RETURN_IF_ERROR(result.status);
   FURROW_CO_ASSIGN_OR_RETURN(TableDescriptor table, Decode(encoded));
+  if (auto open = FindOpen(name); open != nullptr && open->id() == table.table_id) co_return open;
   std::vector<std::vector<HashDirectory>> directories(table.indexes.size());
   for (size_t i = 0; i < table.indexes.size(); ++i) {
     if (table.kind(i) != IndexKind::kHash) continue;

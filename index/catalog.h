@@ -18,6 +18,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/ids.h"
@@ -48,15 +49,21 @@ class Catalog {
   // FailedPrecondition: other objects were made in the region before.
   static Task<absl::Status> Bootstrap(txn::Worker& worker, RegionId first_region);
 
-  // NotFound: no such table. Unavailable: no catalog yet. Tables stay open, and the pointers valid, for the
-  // process's life.
+  // NotFound: no such table. Unavailable: no catalog yet. Pointers stay valid for the process's life. A table
+  // that was dropped is not opened again, be there another one of its name or not.
   Task<absl::StatusOr<std::shared_ptr<const Table>>> Open(txn::Worker& worker, std::string name);
 
   // AlreadyExists; InvalidArgument; ResourceExhausted. Allocates a locality group per partition (partition i
   // prefers storage member i mod n, counted by ascending id) unless the placement group has them, fills the
   // table's storage in many small transactions, and publishes it with one write to the catalog. What a failed
-  // call has filled is not used by anybody.
+  // call has filled is freed: by it, or, where it cannot, by a later CreateTable() or DropTable().
   Task<absl::StatusOr<std::shared_ptr<const Table>>> CreateTable(txn::Worker& worker, TableSpec spec);
+
+  // NotFound: no such table. When it returns, the name is free, every row and index entry is gone, and their
+  // memory can be used again. Any other error: if the name has gone from the catalog, the table has been
+  // dropped, and what is still there of it is freed by a later CreateTable() or DropTable(). Transactions
+  // that use the table meanwhile, or an old pointer to it later, end with FailedPrecondition.
+  Task<absl::Status> DropTable(txn::Worker& worker, std::string name);
 
   // Names, ascending.
   Task<absl::StatusOr<std::vector<std::string>>> ListTables(txn::Worker& worker);
@@ -64,11 +71,16 @@ class Catalog {
  private:
   Task<absl::StatusOr<std::shared_ptr<const Table>>> OpenCatalogTable(txn::Worker& worker);
   std::shared_ptr<const Table> FindOpen(std::string_view name) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Frees what failed calls and members that have gone have left. What cannot be freed now stays for the next
+  // time.
+  Task<void> FreeLeftOvers(txn::Worker& worker, const Table& catalog);
   std::shared_ptr<const Table> Keep(std::shared_ptr<const Table> table) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const CatalogOptions options_;
   InnerCache cache_;
   Mutex mutex_;
+  // Tables that this process is making: their records are not left over.
+  absl::flat_hash_set<uint32_t> making_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<std::string, std::shared_ptr<const Table>> open_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -38,7 +38,7 @@ inline Address CatalogRootAddress(RegionId first_region) {
 }
 
 // The catalog's own table: rows "t<name>" hold encoded TableDescriptors, rows "g<name>" the regions of
-// placement groups, 32 bits each.
+// placement groups, 32 bits each; rows "d<id>" and "r<region>" stand in storage_record.h.
 TableDescriptor CatalogDescriptor(RegionId first_region, Address tree);
 inline std::string TableKey(std::string_view name) { return "t" + std::string(name); }
 inline std::string GroupKey(std::string_view name) { return "g" + std::string(name); }

@@ -1,6 +1,7 @@
 #include "index/hash_index.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
@@ -22,9 +23,14 @@ absl::Status HashDirectory::Add(Address bucket) {
   return absl::OkStatus();
 }
 
-absl::Status MissingBucket(uint32_t index, uint32_t number, Address address) {
-  return absl::DataLossError(absl::StrCat("hash index ", index, ": bucket ", number, " is not at ",
-                                          ToString(address), ": run furrow doctor"));
+absl::Status MissingBucket(const txn::ReadResult& read, uint32_t index, uint32_t number, Address address) {
+  uint32_t there = 0;
+  if (read.ok()) std::memcpy(&there, read->data(), sizeof(there));
+  if (there == index) {
+    return absl::DataLossError(absl::StrCat("hash index ", index, ": another bucket than ", number, " is at ",
+                                            ToString(address), ": run furrow doctor"));
+  }
+  return TableIsGone(index, absl::StrCat("bucket ", number, " is not at ", ToString(address)));
 }
 
 uint32_t HashIndex::BucketsFor(uint64_t rows) {
@@ -38,10 +44,11 @@ absl::StatusOr<const Bucket*> HashIndex::Check(const txn::ReadResult& read, uint
     if (bucket->index == id_ && bucket->number == BucketNumber(hash)) [[likely]] {
       return bucket;
     }
-  } else if (read.status().code() != absl::StatusCode::kNotFound) {
+  } else if (read.status().code() != absl::StatusCode::kNotFound &&
+             read.status().code() != absl::StatusCode::kInvalidArgument) {
     return read.status();
   }
-  return MissingBucket(id_, BucketNumber(hash), address);
+  return MissingBucket(read, id_, BucketNumber(hash), address);
 }
 
 bool HashIndex::TryFind(txn::Transaction& tx, uint64_t hash, const RowMatcher& match,

@@ -29,6 +29,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string_view>
 #include <vector>
 
@@ -58,8 +59,9 @@ static_assert(sizeof(Bucket) == 104 && offsetof(Bucket, next) == 8 && offsetof(B
 static_assert(storage::SpanBytes(sizeof(Bucket)) == 128);
 static_assert(offsetof(Bucket, index) == 0 && offsetof(Bucket, number) == 4);
 
-// DataLoss: what is at a bucket's address is not that bucket.
-absl::Status MissingBucket(uint32_t index, uint32_t number, Address address);
+// For what a read found at a bucket's address that is not that bucket. FailedPrecondition: nothing, or an
+// object of somebody else's, since the table was dropped. DataLoss: another bucket of the index.
+absl::Status MissingBucket(const txn::ReadResult& read, uint32_t index, uint32_t number, Address address);
 
 // The addresses of a partition's buckets, 4 bytes each. Immutable once filled.
 class HashDirectory {
@@ -79,8 +81,19 @@ class HashDirectory {
   std::vector<RegionId> regions_;
 };
 
+// One chunk of a directory, as a transaction reads it.
+struct HashChunk {
+  uint32_t first = 0;  // bucket
+  uint32_t count = 0;  // 0: it has gone
+  Address before{};
+  std::vector<Address> buckets{};  // null: not made yet
+};
+
 class HashIndex {
  public:
+  // Puts what exists of a partition into its record, in the transaction that makes it.
+  using Recorder = std::function<Task<absl::Status>(txn::Transaction&, IndexPartition)>;
+
   HashIndex(uint32_t id, RegionId locality, HashDirectory directory)
       : id_(id), locality_(locality), directory_(std::move(directory)) {}
 
@@ -108,9 +121,14 @@ class HashIndex {
 
   // --- life of the storage; on a worker, in transactions of their own ---
   // Makes `buckets` empty buckets of `bucket_bytes` payload, which begin with index id and number and are
-  // zero otherwise, and their directory, near `locality`. For buckets of rows (inline_hash.h) too.
+  // zero otherwise, and their directory, near `locality`: each chunk first, and its buckets into it, so that
+  // whatever exists can be reached from what `record` was told. For buckets of rows (inline_hash.h) too.
   static Task<absl::StatusOr<IndexPartition>> Create(txn::Worker& worker, uint32_t id, RegionId locality,
-                                                     uint32_t buckets, uint32_t bucket_bytes);
+                                                     uint32_t buckets, uint32_t bucket_bytes,
+                                                     const Recorder& record);
+  // The last chunk of a partition with so many buckets.
+  static Task<absl::Status> ReadChunk(txn::Transaction& tx, uint32_t id, IndexPartition partition,
+                                      HashChunk* out);
   static Task<absl::StatusOr<HashDirectory>> ReadDirectory(txn::Worker& worker, uint32_t id,
                                                            IndexPartition partition);
 

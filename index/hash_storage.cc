@@ -23,30 +23,32 @@ struct ChunkHeader {
 };
 static_assert(sizeof(ChunkHeader) == kChunkHeaderBytes && offsetof(ChunkHeader, before) == 8);
 
-// Makes buckets [first, first + count) empty.
-Task<absl::Status> MakeBuckets(txn::Transaction& tx, uint32_t id, RegionId locality, uint32_t first,
-                               uint32_t count, uint32_t bucket_bytes, std::vector<Address>* out) {
-  out->clear();
-  for (uint32_t i = 0; i < count; ++i) {
-    FURROW_CO_ASSIGN_OR_RETURN(const txn::Transaction::Allocation bucket,
-                               co_await tx.Alloc(locality, bucket_bytes));
-    const uint32_t name[] = {id, first + i};
-    std::memcpy(bucket.payload.data(), name, sizeof(name));
-    out->push_back(bucket.address);
-  }
-  co_return absl::OkStatus();
+// Makes an empty chunk, for `count` buckets from `header.first` on.
+Task<absl::Status> MakeChunk(txn::Transaction& tx, RegionId locality, ChunkHeader header, uint32_t count,
+                             const HashIndex::Recorder& record, Address* out) {
+  FURROW_CO_ASSIGN_OR_RETURN(const txn::Transaction::Allocation chunk,
+                             co_await tx.Alloc(locality, ChunkBytes(count)));
+  std::memcpy(chunk.payload.data(), &header, sizeof(header));
+  *out = chunk.address;
+  co_return co_await record(tx, IndexPartition{.root = chunk.address, .buckets = header.first + count});
 }
 
-Task<absl::Status> MakeChunk(txn::Transaction& tx, RegionId locality, ChunkHeader header,
-                             const std::vector<Address>& buckets, Address* out) {
-  FURROW_CO_ASSIGN_OR_RETURN(const txn::Transaction::Allocation chunk,
-                             co_await tx.Alloc(locality, ChunkBytes(static_cast<uint32_t>(buckets.size()))));
-  std::memcpy(chunk.payload.data(), &header, sizeof(header));
-  for (size_t i = 0; i < buckets.size(); ++i) {
-    const uint64_t bits = buckets[i].bits();
-    std::memcpy(chunk.payload.data() + kChunkHeaderBytes + 8 * i, &bits, 8);
+// Makes buckets [from, from + made) of a chunk empty, and enters them there.
+Task<absl::Status> MakeBuckets(txn::Transaction& tx, RegionId locality, Address chunk, uint32_t count,
+                               uint32_t from, uint32_t made, uint32_t bucket_bytes) {
+  const txn::ReadResult read = co_await tx.Read(chunk, ChunkBytes(count));
+  if (!read.ok()) co_return read.status();
+  FURROW_CO_ASSIGN_OR_RETURN(const std::span<std::byte> bytes, tx.OpenForWrite(chunk, ChunkBytes(count)));
+  ChunkHeader header;
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  for (uint32_t i = from; i < from + made; ++i) {
+    FURROW_CO_ASSIGN_OR_RETURN(const txn::Transaction::Allocation bucket,
+                               co_await tx.Alloc(locality, bucket_bytes));
+    const uint32_t name[] = {header.index, header.first + i};
+    std::memcpy(bucket.payload.data(), name, sizeof(name));
+    const uint64_t bits = bucket.address.bits();
+    std::memcpy(bytes.data() + kChunkHeaderBytes + 8 * size_t{i}, &bits, 8);
   }
-  *out = chunk.address;
   co_return absl::OkStatus();
 }
 
@@ -79,28 +81,50 @@ Task<absl::Status> ReadChunks(txn::Transaction& tx, uint32_t id, IndexPartition 
 
 }  // namespace
 
+Task<absl::Status> HashIndex::ReadChunk(txn::Transaction& tx, uint32_t id, IndexPartition partition,
+                                        HashChunk* out) {
+  *out = HashChunk{};
+  if (partition.buckets == 0) co_return absl::OkStatus();
+  const uint32_t count = (partition.buckets - 1) % kChunkBuckets + 1;
+  const txn::ReadResult read = co_await tx.Read(partition.root, ChunkBytes(count));
+  const absl::StatusCode code = read.status().code();
+  if (code == absl::StatusCode::kNotFound || code == absl::StatusCode::kInvalidArgument)
+    co_return absl::OkStatus();
+  if (!read.ok()) co_return read.status();
+  ChunkHeader header;
+  std::memcpy(&header, read->data(), sizeof(header));
+  if (header.index != id || header.first != partition.buckets - count) co_return absl::OkStatus();
+  out->first = header.first;
+  out->count = count;
+  out->before = Address::FromBits(header.before);
+  for (uint32_t i = 0; i < count; ++i) {
+    uint64_t bits;
+    std::memcpy(&bits, read->data() + kChunkHeaderBytes + 8 * size_t{i}, 8);
+    out->buckets.push_back(Address::FromBits(bits));
+  }
+  co_return absl::OkStatus();
+}
+
 Task<absl::StatusOr<IndexPartition>> HashIndex::Create(txn::Worker& worker, uint32_t id, RegionId locality,
-                                                       uint32_t buckets, uint32_t bucket_bytes) {
+                                                       uint32_t buckets, uint32_t bucket_bytes,
+                                                       const Recorder& record) {
   const uint32_t at_once = std::max(1u, kBytesPerTransaction / bucket_bytes);
   Address before;
   for (uint32_t first = 0; first < buckets; first += kChunkBuckets) {
     const uint32_t count = std::min(kChunkBuckets, buckets - first);
-    std::vector<Address> chunk;
+    Address chunk;
+    const txn::CommitResult made = co_await worker.Run([&](txn::Transaction& tx) {
+      return MakeChunk(tx, locality, ChunkHeader{id, first, before.bits()}, count, record, &chunk);
+    });
+    FURROW_CO_RETURN_IF_ERROR(made.status);
     for (uint32_t done = 0; done < count; done += at_once) {
-      std::vector<Address> made;
       const uint32_t now = std::min(at_once, count - done);
       const txn::CommitResult result = co_await worker.Run([&, now, done](txn::Transaction& tx) {
-        return MakeBuckets(tx, id, locality, first + done, now, bucket_bytes, &made);
+        return MakeBuckets(tx, locality, chunk, count, done, now, bucket_bytes);
       });
       FURROW_CO_RETURN_IF_ERROR(result.status);
-      chunk.insert(chunk.end(), made.begin(), made.end());
     }
-    Address address;
-    const txn::CommitResult result = co_await worker.Run([&](txn::Transaction& tx) {
-      return MakeChunk(tx, locality, ChunkHeader{id, first, before.bits()}, chunk, &address);
-    });
-    FURROW_CO_RETURN_IF_ERROR(result.status);
-    before = address;
+    before = chunk;
   }
   co_return IndexPartition{.root = before, .buckets = buckets};
 }

@@ -24,10 +24,11 @@ absl::StatusOr<InlineBucket> InlineHash::Check(const txn::ReadResult& read, uint
     if (header.index == id_ && header.number == directory_.NumberOf(hash)) [[likely]] {
       return bucket;
     }
-  } else if (read.status().code() != absl::StatusCode::kNotFound) {
+  } else if (read.status().code() != absl::StatusCode::kNotFound &&
+             read.status().code() != absl::StatusCode::kInvalidArgument) {
     return read.status();
   }
-  return MissingBucket(id_, directory_.NumberOf(hash), at);
+  return MissingBucket(read, id_, directory_.NumberOf(hash), at);
 }
 
 // Rows of a bucket that the transaction writes are copied: a deletion clears their slot, which another row

@@ -15,6 +15,9 @@ namespace furrow::index {
 inline absl::Status NotFound() { return absl::Status(absl::StatusCode::kNotFound, ""); }
 inline absl::Status AlreadyExists() { return absl::Status(absl::StatusCode::kAlreadyExists, ""); }
 
+// For what a table that was dropped leads to: an object that is gone, or somebody else's.
+absl::Status TableIsGone(uint32_t index, std::string_view what);
+
 // What to ask for: the whole slot, or as much as this transaction itself has put there.
 inline uint32_t RowReadBytes(txn::Transaction& tx, RowPointer pointer) {
   const uint32_t bytes = pointer.read_bytes();

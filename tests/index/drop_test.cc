@@ -1,0 +1,276 @@
+// Dropping tables, and what failed calls leave.
+#include <string>
+
+#include "gtest/gtest.h"
+#include "index/catalog_root.h"
+#include "index/storage_record.h"
+#include "tests/index/index_cluster.h"
+
+namespace furrow::index {
+namespace {
+
+using txn::Transaction;
+
+TableSpec Spec(std::string name, IndexKind primary, std::string group = "") {
+  TableSpec spec;
+  spec.name = std::move(name);
+  spec.primary = primary;
+  spec.partitions = 3;
+  spec.prefix_bytes = 2;
+  spec.placement_group = std::move(group);
+  spec.expected_rows_per_partition = 50;  // few buckets: long chains
+  spec.secondaries.push_back({.name = "ordered", .parts = {{KeyPart::Source::kValue, 0, 4}}});
+  spec.secondaries.push_back(
+      {.name = "unique", .kind = IndexKind::kHash, .unique = true, .parts = {{KeyPart::Source::kKey, 0, 6}}});
+  return spec;
+}
+
+std::string Key(int i) {
+  std::string number = std::to_string(i);
+  number.insert(0, 4 - number.size(), '0');
+  return std::string(1, '\0') + static_cast<char>(i % 3) + number;
+}
+
+class DropTest : public ::testing::Test {
+ protected:
+  DropTest() : cluster_(11) {}
+
+  void Fill(uint32_t node, const std::shared_ptr<const Table>& table, int rows, size_t value_bytes = 40) {
+    ASSERT_NE(table, nullptr);
+    for (int from = 0; from < rows; from += 20) {
+      cluster_.RunOn(node, [&](txn::Worker& worker) -> Task<void> {
+        const txn::CommitResult result = co_await worker.Run([&](Transaction& tx) -> Task<absl::Status> {
+          for (int i = from; i < std::min(rows, from + 20); ++i) {
+            const std::string key = Key(i);
+            std::string value = key + std::string(value_bytes, 'v');
+            const RowResult row = co_await table->Insert(tx, key, value);
+            if (!row.ok()) co_return row.status();
+          }
+          co_return absl::OkStatus();
+        });
+        IndexCluster::Check(result.status);
+      });
+    }
+  }
+  absl::Status Drop(uint32_t node, std::string name) {
+    absl::Status status = absl::UnknownError("not run");
+    cluster_.RunOn(node, [&](txn::Worker& worker) -> Task<void> {
+      status = co_await cluster_.catalog(node).DropTable(worker, name);
+    });
+    return status;
+  }
+  absl::Status Get(uint32_t node, const Table& table, std::string key, std::string* value = nullptr) {
+    absl::Status status;
+    cluster_.RunOn(node, [&](txn::Worker& worker) -> Task<void> {
+      const txn::CommitResult result = co_await worker.Run([&](Transaction& tx) -> Task<absl::Status> {
+        const RowResult row = co_await table.Get(tx, key);
+        if (row.ok() && value != nullptr) value->assign(row->value);
+        co_return row.status();
+      });
+      status = result.status;
+    });
+    return status;
+  }
+  // Objects that exist, on all primaries.
+  uint64_t Slots() {
+    IndexCluster::Check(cluster_.sim().DrainAndCompare());
+    uint64_t slots = 0;
+    for (uint32_t n = 0; n < cluster_.sim().nodes(); ++n)
+      slots += cluster_.sim().node(n).allocator.usage().allocated_slots;
+    return slots;
+  }
+  size_t Regions() { return cluster_.sim().node(0).directory.All().size(); }
+  // Rows of the catalog that begin with a letter.
+  int CatalogRows(std::string_view prefix) {
+    int rows = 0;
+    cluster_.RunOn(0, [&](txn::Worker& worker) -> Task<void> {
+      const txn::CommitResult result = co_await worker.Run([&](Transaction& tx) -> Task<absl::Status> {
+        rows = 0;
+        CatalogRoot root;
+        const txn::ReadResult read = co_await tx.Read(CatalogRootAddress(RegionId(1)), sizeof(root));
+        if (!read.ok()) co_return read.status();
+        std::memcpy(&root, read->data(), sizeof(root));
+        InnerCache cache(1 << 20);
+        const Table catalog(CatalogDescriptor(RegionId(1), Address::FromBits(root.tree)), {}, cache);
+        const auto count = [&](const Row&) {
+          ++rows;
+          return true;
+        };
+        co_return co_await catalog.Scan(tx, {.range = KeyRange::Prefix(prefix)}, count);
+      });
+      IndexCluster::Check(result.status);
+    });
+    return rows;
+  }
+
+  IndexCluster cluster_;
+};
+
+TEST_F(DropTest, LeavesNothingAndItsRegionsAreUsedAgain) {
+  for (const IndexKind primary : {IndexKind::kHash, IndexKind::kBtree}) {
+    SCOPED_TRACE(primary == IndexKind::kHash ? "hash" : "B-tree");
+    uint64_t slots = 0;
+    size_t regions = 0;
+    for (int round = 0; round < 3; ++round) {
+      const uint32_t node = static_cast<uint32_t>(round) % 3;
+      const auto table = cluster_.Create(node, Spec("t", primary));
+      Fill(node, table, 600);
+      EXPECT_GT(Slots(), slots + 600);
+      IndexCluster::Check(Drop((node + 1) % 3, "t"));
+      EXPECT_EQ(CatalogRows(kRecordPrefix), 0);
+      EXPECT_EQ(CatalogRows(kFreeRegionPrefix), 3);
+      if (round == 0) {
+        slots = Slots();
+        regions = Regions();
+      }
+      EXPECT_EQ(Slots(), slots) << "round " << round;
+      EXPECT_EQ(Regions(), regions) << "round " << round;
+    }
+    EXPECT_TRUE(absl::IsNotFound(Drop(0, "t")));
+    cluster_.RunOn(2, [&](txn::Worker& worker) -> Task<void> {
+      EXPECT_TRUE(absl::IsNotFound((co_await cluster_.catalog(2).Open(worker, "t")).status()));
+    });
+  }
+}
+
+// Rows that lie in their buckets, many more than the table was made for.
+TEST_F(DropTest, TableWithInlineRowsLeavesNothing) {
+  TableSpec spec;
+  spec.name = "t";
+  spec.primary = IndexKind::kHash;
+  spec.max_key_bytes = 8;
+  spec.max_value_bytes = 16;
+  spec.expected_rows_per_partition = 20;
+  uint64_t slots = 0;
+  for (int round = 0; round < 2; ++round) {
+    const auto table = cluster_.Create(0, spec);
+    ASSERT_TRUE(table->descriptor().inline_rows());
+    Fill(1, table, 400, 8);
+    IndexCluster::Check(Drop(2, "t"));
+    if (round == 0) slots = Slots();
+    EXPECT_EQ(Slots(), slots);
+    const absl::Status read = Get(1, *table, Key(5));
+    EXPECT_TRUE(absl::IsFailedPrecondition(read)) << read;
+  }
+}
+
+TEST_F(DropTest, OldPointersGetAClearErrorAndNeverAnotherTablesRows) {
+  for (const IndexKind primary : {IndexKind::kHash, IndexKind::kBtree}) {
+    SCOPED_TRACE(primary == IndexKind::kHash ? "hash" : "B-tree");
+    Fill(0, cluster_.Create(0, Spec("t", primary)), 200);
+    const auto old = cluster_.Open(2, "t");
+    IndexCluster::Check(Get(2, *old, Key(5)));
+    IndexCluster::Check(Drop(1, "t"));
+    const auto refused = [&] {
+      const absl::Status read = Get(2, *old, Key(5));
+      EXPECT_TRUE(absl::IsFailedPrecondition(read)) << read;
+      EXPECT_NE(read.message().find("was dropped"), std::string::npos) << read;
+      cluster_.RunOn(2, [&](txn::Worker& worker) -> Task<void> {
+        const txn::CommitResult result = co_await worker.Run([&](Transaction& tx) -> Task<absl::Status> {
+          const std::string key = Key(700);
+          co_return (co_await old->Insert(tx, key, "0000")).status();
+        });
+        EXPECT_TRUE(absl::IsFailedPrecondition(result.status)) << result.status;
+      });
+    };
+    refused();
+    // Another of its name, in the same memory.
+    const auto fresh = cluster_.Create(0, Spec("t", primary));
+    Fill(0, fresh, 300, 60);
+    refused();
+    const auto again = cluster_.Open(2, "t");
+    EXPECT_NE(again->id(), old->id());
+    std::string value;
+    IndexCluster::Check(Get(2, *again, Key(5), &value));
+    EXPECT_EQ(value, Key(5) + std::string(60, 'v'));
+    IndexCluster::Check(Drop(0, "t"));
+  }
+}
+
+TEST_F(DropTest, CreateTableThatFailsLeavesNothing) {
+  IndexCluster::Check(Drop(0, cluster_.Create(0, Spec("t", IndexKind::kHash))->spec().name));
+  cluster_.Create(0, Spec("first", IndexKind::kHash, "g"));
+  const uint64_t before = Slots();
+  const size_t regions = Regions();
+  cluster_.RunOn(1, [&](txn::Worker& worker) -> Task<void> {
+    TableSpec other = Spec("second", IndexKind::kHash, "g");
+    other.partitions = 2;
+    EXPECT_TRUE(
+        absl::IsFailedPrecondition((co_await cluster_.catalog(1).CreateTable(worker, other)).status()));
+  });
+  EXPECT_EQ(Slots(), before);
+  for (uint32_t node = 0; node < 3; ++node) cluster_.Open(node, "first");
+  // Three make the same table at once: what two of them have filled, and their regions, are left over.
+  int made = 0;
+  int ended = 0;
+  const auto make = [&](uint32_t node) -> Task<void> {
+    const auto table =
+        co_await cluster_.catalog(node).CreateTable(cluster_.worker(node), Spec("t", IndexKind::kBtree));
+    if (table.ok()) {
+      ++made;
+    } else {
+      EXPECT_TRUE(absl::IsAlreadyExists(table.status())) << table.status();
+    }
+    ++ended;
+  };
+  for (uint32_t node = 0; node < 3; ++node) cluster_.worker(node).loop().Spawn(make(node));
+  cluster_.RunUntil([&] { return ended == 3; });
+  EXPECT_EQ(made, 1);
+  EXPECT_EQ(CatalogRows(kRecordPrefix), 0);
+  IndexCluster::Check(Drop(2, "t"));
+  EXPECT_EQ(CatalogRows(kFreeRegionPrefix), static_cast<int>(Regions() - regions));
+  // The free regions have rows of their own in the catalog now.
+  EXPECT_EQ(Slots(), before + (Regions() - regions));
+}
+
+// As after a crash: a record is there, and nobody works at it.
+TEST_F(DropTest, WhatWasLeftOverIsFreedByTheNextCall) {
+  IndexCluster::Check(Drop(0, cluster_.Create(0, Spec("t", IndexKind::kHash))->spec().name));
+  const uint64_t before = Slots();
+  for (const StorageRecord::State state : {StorageRecord::State::kMaking, StorageRecord::State::kFreeing}) {
+    const auto table = cluster_.Create(0, Spec("t", IndexKind::kBtree));
+    Fill(0, table, 100);
+    cluster_.RunOn(0, [&](txn::Worker& worker) -> Task<void> {
+      const txn::CommitResult result = co_await worker.Run([&](Transaction& tx) -> Task<absl::Status> {
+        CatalogRoot root;
+        const txn::ReadResult read = co_await tx.Read(CatalogRootAddress(RegionId(1)), sizeof(root));
+        if (!read.ok()) co_return read.status();
+        std::memcpy(&root, read->data(), sizeof(root));
+        InnerCache cache(1 << 20);
+        const Table catalog(CatalogDescriptor(RegionId(1), Address::FromBits(root.tree)), {}, cache);
+        const std::string key = TableKey("t");
+        const RowResult row = co_await catalog.Get(tx, key);
+        if (!row.ok()) co_return row.status();
+        const absl::Status deleted = co_await catalog.Delete(tx, *row);
+        if (!deleted.ok()) co_return deleted;
+        StorageRecord record;
+        record.state = state;
+        record.maker = NodeId(99);  // no member
+        record.owns_regions = true;
+        record.table = table->descriptor();
+        co_return co_await WriteRecord(tx, catalog, record);
+      });
+      IndexCluster::Check(result.status);
+    });
+    EXPECT_EQ(CatalogRows(kRecordPrefix), 1);
+    // Two at once may clear it up.
+    int ended = 0;
+    const auto work = [&](uint32_t node, std::string name) -> Task<void> {
+      txn::Worker& worker = cluster_.worker(node);
+      IndexCluster::Check(
+          (co_await cluster_.catalog(node).CreateTable(worker, Spec(name, IndexKind::kHash, "g"))).status());
+      IndexCluster::Check(co_await cluster_.catalog(node).DropTable(worker, name));
+      ++ended;
+    };
+    cluster_.worker(1).loop().Spawn(work(1, "a"));
+    cluster_.worker(2).loop().Spawn(work(2, "b"));
+    cluster_.RunUntil([&] { return ended == 2; });
+    EXPECT_EQ(CatalogRows(kRecordPrefix), 0);
+  }
+  // The group's row is new, and stays; it has taken the free regions, or others are free in their place.
+  const int free = CatalogRows(kFreeRegionPrefix);
+  EXPECT_EQ(Slots(), before + 1 + static_cast<uint64_t>(free) - 3);
+}
+
+}  // namespace
+}  // namespace furrow::index
