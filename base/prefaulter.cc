@@ -12,10 +12,11 @@ namespace {
 // A step holds the lock of the process's memory map for reading: well under a millisecond.
 constexpr size_t kStepBytes = size_t{2} << 20;
 
-// False: this kernel cannot.
+// False: this kernel cannot. Reading maps many pages at a time, and maps them writable: the file is shared
+// memory, whose pages nobody wants to hear of when they become dirty.
 bool TouchPages(std::byte* data, size_t bytes) {
-#ifdef MADV_POPULATE_WRITE
-  return madvise(data, bytes, MADV_POPULATE_WRITE) == 0 || errno != EINVAL;
+#ifdef MADV_POPULATE_READ
+  return madvise(data, bytes, MADV_POPULATE_READ) == 0 || errno != EINVAL;
 #else
   return false;
 #endif

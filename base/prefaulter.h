@@ -1,6 +1,5 @@
-// Prefaulter: a thread that touches the pages of memory files before anybody needs them. Memory of a tmpfs
-// is reserved when the file is made, but the kernel clears a page, and maps it, when it is first touched: two
-// to three thousand cycles that would fall into the transaction that does so.
+// Prefaulter: a thread that maps the pages of memory files before anybody needs them. Otherwise each page is
+// mapped when it is first touched, which costs the transaction that does so a microsecond or two.
 #ifndef FURROW_BASE_PREFAULTER_H_
 #define FURROW_BASE_PREFAULTER_H_
 
@@ -21,11 +20,11 @@ class Prefaulter {
   Prefaulter(const Prefaulter&) = delete;
   Prefaulter& operator=(const Prefaulter&) = delete;
 
-  // Touches the pages of `file` in the background, in order, 2 MB at a time; the bytes stay as they are. Any
+  // Reads the pages of `file` in the background, in order, 2 MB at a time; the bytes stay as they are. Any
   // thread. The file may be used meanwhile; when it dies before its turn, it is skipped. Kernels before 5.14
   // cannot do it: nothing happens. At most as many files wait as there are regions and rings.
   void Add(const MemoryFile& file) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Returns when everything that was added has been touched.
+  // Returns when everything that was added has been mapped.
   void WaitUntilIdle() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

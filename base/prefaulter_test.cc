@@ -22,7 +22,7 @@ long FaultsOfTouching(const MemoryFile& file) {
   return after.ru_minflt - before.ru_minflt;
 }
 
-TEST(PrefaulterTest, PagesThatWereTouchedAheadDoNotFault) {
+TEST(PrefaulterTest, PagesThatWereMappedAheadDoNotFault) {
   auto cold = MemoryFile::Anonymous(kBytes);
   auto warm = MemoryFile::Anonymous(kBytes);
   ASSERT_TRUE(cold.ok() && warm.ok());
@@ -33,7 +33,7 @@ TEST(PrefaulterTest, PagesThatWereTouchedAheadDoNotFault) {
   EXPECT_EQ(warm->data()[kBytes / 2], std::byte{7});
   EXPECT_EQ(warm->data()[kBytes - 1], std::byte{0});
   const long faults = FaultsOfTouching(*warm);
-  if (faults > 8) GTEST_SKIP() << "this kernel has no MADV_POPULATE_WRITE";
+  if (faults > 8) GTEST_SKIP() << "this kernel has no MADV_POPULATE_READ";
   EXPECT_GT(FaultsOfTouching(*cold), 8);
 }
 
