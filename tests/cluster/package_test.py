@@ -79,7 +79,7 @@ class Package(ProcessTest):
         source = os.path.join(self.root, "options.cc")
         with open(source, "w") as file:
             file.write(OPTIONS)
-        flags = [flag for flag in self.pkg_config_flags() if not flag.startswith("-l")]
+        flags = [flag for flag in self.pkg_config_flags() if not flag.startswith(("-l", "-L", "-Wl"))]
         self.call(COMPILER, *WARNINGS, *flags, "-fsyntax-only", source)
 
     def test_bank_by_pkg_config(self):
