@@ -31,8 +31,9 @@ struct NodeOptions {
   uint16_t workers = 1;
   uint64_t region_bytes = 64 << 20;
   rdma::MeshOptions mesh;
-  // A read that meets a locked head waits this long before it aborts.
-  Nanos locked_read_wait_ns = 2 * kMillisecond;
+  // A read that meets a locked head waits this long before it aborts. Nobody waits for who only reads, so the
+  // wait is no deadlock; it is longer than a holder that has lost its core needs to get one again.
+  Nanos locked_read_wait_ns = 50 * kMillisecond;
   // Objects per primary from which VALIDATE goes as one message instead of READs (t_r, SOSP'15 section 4). On
   // a fabric whose READs end inside Post() a READ is always cheaper.
   uint32_t validate_by_message_above = 4;

@@ -10,6 +10,7 @@
 #include "storage/object.h"
 #include "storage/region.h"
 #include "txn/coordinator.h"
+#include "txn/lock_wait.h"
 #include "txn/transaction.h"
 
 namespace furrow::txn {
@@ -208,11 +209,11 @@ Task<ReadResult> Transaction::ReadSlow(Address address, uint32_t bytes, bool hin
     // Ours, and locked or changing: somebody commits to it.
     Nanos now = loop.Now();
     if (waited_since == 0) waited_since = now;
-    if (now - waited_since > node.options.locked_read_wait_ns) {
+    if (now - waited_since > node.options.locked_read_wait_ns || now > deadline_) {
       TxId holder = node.locks.Holder(address);
       co_return Fail({.reason = AbortReason::kReadLocked, .address = address, .other = holder});
     }
-    co_await loop.Yield();
+    co_await LookAway(loop, now - waited_since);
   }
 }
 

@@ -2,6 +2,7 @@
 #include "base/check.h"
 #include "storage/object.h"
 #include "txn/coordinator.h"
+#include "txn/lock_wait.h"
 #include "txn/remote_read.h"
 #include "txn/transaction.h"
 
@@ -72,7 +73,8 @@ bool Coordinator::TryReadRemote(Transaction& tx, const cluster::RegionMapping& m
 Task<ReadResult> Coordinator::ReadRemote(Transaction& tx, Address address, uint32_t bytes, bool hint) {
   const bool whole_lines = CopiesWholeLines(node_.fabric);
   EventLoop& loop = worker_.loop();
-  const Nanos give_up = loop.Now() + node_.options.locked_read_wait_ns;
+  const Nanos started = loop.Now();
+  const Nanos give_up = started + node_.options.locked_read_wait_ns;
   RemoteRead read(tx, address, bytes, hint, whole_lines);
   ReadResult result{std::span<const std::byte>()};
   while (true) {
@@ -110,7 +112,7 @@ Task<ReadResult> Coordinator::ReadRemote(Transaction& tx, Address address, uint3
           read.GiveUp(&result);
           co_return std::move(result);
         }
-        co_await loop.Yield();
+        co_await LookAway(loop, loop.Now() - started);
         break;
     }
   }

@@ -10,6 +10,7 @@
 #include "txn/access_set.h"
 #include "txn/hot_objects.h"
 #include "txn/lock_table.h"
+#include "txn/lock_wait.h"
 #include "txn/outcomes.h"
 #include "txn/pending_table.h"
 #include "txn/records.h"
@@ -39,6 +40,20 @@ std::vector<std::byte> MakeRecord(uint32_t objects, uint16_t regions, uint16_t t
     at += EntryBytes(payload);
   }
   return bytes;
+}
+
+TEST(LockWaitTest, ReaderLooksCloselyAtFirstAndThenLeavesTheCore) {
+  EXPECT_EQ(LookAwayFor(0), 0);
+  EXPECT_EQ(LookAwayFor(kLookClosely - 1), 0);
+  Nanos waited = kLookClosely;
+  int looks = 0;
+  for (; waited < 50 * kMillisecond; ++looks) {
+    EXPECT_GT(LookAwayFor(waited), 0);
+    EXPECT_LE(LookAwayFor(waited),
+              std::min(waited, kMillisecond));  // a lock that ends is seen within twice its time
+    waited += LookAwayFor(waited);
+  }
+  EXPECT_LT(looks, 60);
 }
 
 TEST(LogRecord, RoundTripKeepsObjectsAndTruncations) {
