@@ -22,6 +22,13 @@ bool TouchPages(std::byte* data, size_t bytes) {
 #endif
 }
 
+// Touches what lies at `at`; false: nothing, since the file ends before, or is gone, or this kernel cannot.
+bool TouchStep(const std::weak_ptr<const MemoryFile::Mapping>& file, size_t at) {
+  const std::shared_ptr<const MemoryFile::Mapping> mapping = file.lock();
+  return mapping != nullptr && at < mapping->bytes &&
+         TouchPages(mapping->data + at, std::min(kStepBytes, mapping->bytes - at));
+}
+
 }  // namespace
 
 Prefaulter::~Prefaulter() {
@@ -53,19 +60,13 @@ void Prefaulter::Run() {
       changed_.Wait(&mutex_);
       continue;
     }
-    std::shared_ptr<const MemoryFile::Mapping> mapping = std::move(waiting_.front());
+    const std::weak_ptr<const MemoryFile::Mapping> file = std::move(waiting_.front());
     waiting_.pop_front();
     busy_ = true;
-    bool possible = true;
-    // Nobody else has it: its file is gone.
-    for (size_t at = 0; at < mapping->bytes && possible && !stop_ && mapping.use_count() > 1;) {
-      const size_t step = std::min(kStepBytes, mapping->bytes - at);
-      mutex_.Unlock();
-      possible = TouchPages(mapping->data + at, step);
-      mutex_.Lock();
-      at += step;
+    mutex_.Unlock();
+    for (size_t at = 0; !stop_.load(std::memory_order_relaxed) && TouchStep(file, at); at += kStepBytes) {
     }
-    mapping.reset();
+    mutex_.Lock();
     busy_ = false;
     changed_.SignalAll();
   }

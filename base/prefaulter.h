@@ -3,6 +3,7 @@
 #ifndef FURROW_BASE_PREFAULTER_H_
 #define FURROW_BASE_PREFAULTER_H_
 
+#include <atomic>
 #include <deque>
 #include <memory>
 
@@ -21,8 +22,8 @@ class Prefaulter {
   Prefaulter& operator=(const Prefaulter&) = delete;
 
   // Reads the pages of `file` in the background, in order, 2 MB at a time; the bytes stay as they are. Any
-  // thread. The file may be used meanwhile; when it dies before its turn, it is skipped. Kernels before 5.14
-  // cannot do it: nothing happens. At most as many files wait as there are regions and rings.
+  // thread. The file may be used meanwhile, and may die: its memory is held for one step at most. Kernels
+  // before 5.14 cannot do it: nothing happens. A file that waits takes 16 bytes, also when it has died.
   void Add(const MemoryFile& file) ABSL_LOCKS_EXCLUDED(mutex_);
   // Returns when everything that was added has been mapped.
   void WaitUntilIdle() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -32,10 +33,10 @@ class Prefaulter {
 
   Mutex mutex_;
   CondVar changed_;
-  std::deque<std::shared_ptr<const MemoryFile::Mapping>> waiting_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::weak_ptr<const MemoryFile::Mapping>> waiting_ ABSL_GUARDED_BY(mutex_);
   bool busy_ ABSL_GUARDED_BY(mutex_) = false;
-  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
-  Thread thread_;  // started with the first file, under mutex_
+  std::atomic<bool> stop_{false};  // written under mutex_
+  Thread thread_;                  // started with the first file, under mutex_
 };
 
 }  // namespace furrow

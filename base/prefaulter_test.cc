@@ -1,6 +1,7 @@
 #include "base/prefaulter.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 #include <vector>
@@ -32,20 +33,25 @@ TEST(PrefaulterTest, PagesThatWereMappedAheadDoNotFault) {
   prefaulter.WaitUntilIdle();
   EXPECT_EQ(warm->data()[kBytes / 2], std::byte{7});
   EXPECT_EQ(warm->data()[kBytes - 1], std::byte{0});
-  const long faults = FaultsOfTouching(*warm);
-  if (faults > 8) GTEST_SKIP() << "this kernel has no MADV_POPULATE_READ";
+  if (madvise(cold->data(), kPage, MADV_POPULATE_READ) != 0 && errno == EINVAL) {
+    GTEST_SKIP() << "this kernel cannot map pages ahead";
+  }
+  EXPECT_LE(FaultsOfTouching(*warm), 8);
   EXPECT_GT(FaultsOfTouching(*cold), 8);
 }
 
-TEST(PrefaulterTest, FilesMayDieBeforeTheirTurn) {
+TEST(PrefaulterTest, FilesMayDieBeforeTheirTurnAndAreNotHeld) {
+  std::weak_ptr<const MemoryFile::Mapping> gone;
   Prefaulter prefaulter;
   for (int i = 0; i < 50; ++i) {
     auto file = MemoryFile::Anonymous(kBytes);
     ASSERT_TRUE(file.ok());
     prefaulter.Add(*file);
+    gone = file->mapping();
   }
   prefaulter.Add(MemoryFile());
   prefaulter.WaitUntilIdle();
+  EXPECT_TRUE(gone.expired());
 }
 
 TEST(PrefaulterTest, EndsWithWorkLeft) {
