@@ -8,6 +8,7 @@
 #include "base/strings.h"
 #include "index/row_access.h"
 #include "index/table.h"
+#include "txn/worker.h"
 
 namespace furrow::index {
 namespace {
@@ -27,6 +28,9 @@ Target EndOf(const KeyRange& range) {
 
 // Leaves ahead that are brought into the cache while one is being read.
 constexpr int kLeavesAhead = 2;
+// Leaves after which a scan that never had to wait lets others run: some hundred microseconds' worth. Whoever
+// shares its worker may hold locks meanwhile.
+constexpr int kLeavesPerTurn = 32;
 
 }  // namespace
 
@@ -64,6 +68,7 @@ class Table::Cursor {
   int first_ = 0;  // entries [first_, last_) are still to come
   int last_ = 0;
   bool last_leaf_ = false;
+  int leaves_ = 0;  // loaded so far
 };
 
 void Table::Cursor::Take(const NodeView& leaf) {
@@ -84,6 +89,7 @@ void Table::Cursor::Take(const NodeView& leaf) {
 
 Task<absl::Status> Table::Cursor::Load(uint64_t wanted) {
   while (remaining() == 0 && !last_leaf_) {
+    if (++leaves_ % kLeavesPerTurn == 0) co_await tx_.worker().loop().Yield();
     FURROW_CO_ASSIGN_OR_RETURN(const Leaf leaf, co_await tree_.FindLeaf(tx_, target_));
     NodeView node = leaf.node;
     const txn::Access* access = tx_.FindAccess(leaf.address);
