@@ -116,7 +116,7 @@ constexpr txn::RunOptions ReadOnly() { return {.transaction = {.read_only = true
 
 TableDescriptor CatalogDescriptor(RegionId first_region, Address tree) {
   TableDescriptor table;
-  table.spec.name = "furrow.catalog";
+  table.spec.name = absl::StrCat(Sv(kReservedPrefix), "catalog");
   table.spec.primary = IndexKind::kBtree;
   table.spec.max_key_bytes = 256;  // a letter and a name of 255
   table.table_id = kCatalogTableId;
@@ -149,14 +149,19 @@ Task<absl::Status> Catalog::Bootstrap(txn::Worker& worker, RegionId first_region
 }
 
 Task<absl::StatusOr<std::shared_ptr<const Table>>> Catalog::OpenCatalogTable(txn::Worker& worker) {
-  const TableDescriptor unplaced = CatalogDescriptor(options_.first_region, Address());
-  if (auto open = FindOpen(unplaced.spec.name); open != nullptr) co_return open;
+  {
+    MutexLock lock(&mutex_);
+    if (catalog_table_ != nullptr) co_return catalog_table_;
+  }
   Address tree;
   const txn::CommitResult result = co_await worker.Run(
       [&](txn::Transaction& tx) { return FindTree(tx, options_.first_region, &tree); }, ReadOnly());
   FURROW_CO_RETURN_IF_ERROR(result.status);
-  co_return Keep(std::make_shared<const Table>(CatalogDescriptor(options_.first_region, tree),
-                                               std::vector<std::vector<HashDirectory>>(), cache_));
+  auto table = std::make_shared<const Table>(CatalogDescriptor(options_.first_region, tree),
+                                             std::vector<std::vector<HashDirectory>>(), cache_);
+  MutexLock lock(&mutex_);
+  if (catalog_table_ == nullptr) catalog_table_ = std::move(table);
+  co_return catalog_table_;
 }
 
 Task<absl::StatusOr<std::shared_ptr<const Table>>> Catalog::Open(txn::Worker& worker, std::string name) {

@@ -81,6 +81,8 @@ class Catalog {
   Mutex mutex_;
   // Tables that this process is making: their records are not left over.
   absl::flat_hash_set<uint32_t> making_ ABSL_GUARDED_BY(mutex_);
+  // The catalog's own table, once it was found. Not among open_: no table of a user's can take its place.
+  std::shared_ptr<const Table> catalog_table_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<std::string, std::shared_ptr<const Table>> open_ ABSL_GUARDED_BY(mutex_);
 };
 

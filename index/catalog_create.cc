@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status_macros.h"
+#include "base/strings.h"
 #include "index/catalog.h"
 #include "index/catalog_root.h"
 #include "index/storage_record.h"
@@ -283,6 +284,11 @@ Task<absl::Status> MakeTable(txn::Worker& worker, const Table& catalog, TableDes
 
 Task<absl::StatusOr<std::shared_ptr<const Table>>> Catalog::CreateTable(txn::Worker& worker, TableSpec spec) {
   FURROW_CO_RETURN_IF_ERROR(Validate(spec));
+  if (spec.name.starts_with(kReservedPrefix)) {
+    co_return absl::InvalidArgumentError(absl::StrCat("table \"", spec.name, "\": names that begin with \"",
+                                                      Sv(kReservedPrefix),
+                                                      "\" are Furrow's own: take another one"));
+  }
   FURROW_CO_ASSIGN_OR_RETURN(const std::shared_ptr<const Table> catalog, co_await OpenCatalogTable(worker));
   co_await FreeLeftOvers(worker, *catalog);
   StorageRecord record;

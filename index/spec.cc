@@ -39,8 +39,7 @@ std::string WhyNotInline(const TableSpec& spec) {
   }
   if (!spec.secondaries.empty()) {
     return "inline rows have no address that a secondary index could name: drop the secondary indexes, or "
-           "set "
-           "row_layout to kSeparate";
+           "set row_layout to kSeparate";
   }
   if (InlineGeometry::For(spec.max_key_bytes, spec.max_value_bytes).slots == 0) {
     const std::string value = spec.max_value_bytes == TableSpec::kAnyValueBytes

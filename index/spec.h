@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -14,6 +15,9 @@ enum class IndexKind : uint8_t {
   kHash,   // point lookups; one bucket read in the common case
   kBtree,  // point lookups and ordered scans in both directions
 };
+
+// Names of tables that begin so are Furrow's own: Catalog::CreateTable() refuses them.
+inline constexpr std::string_view kReservedPrefix = "furrow.";
 
 // Bytes of a secondary key: `length` bytes from `offset` of the primary key or of the value. What lies beyond
 // the end of a shorter key or value counts as zero bytes.
@@ -49,7 +53,7 @@ enum class RowLayout : uint8_t {
 struct TableSpec {
   static constexpr uint32_t kAnyValueBytes = UINT32_MAX;  // as many as a row holds: 1 MB with its key
 
-  std::string name{};  // 1 to 255 bytes
+  std::string name{};  // 1 to 255 bytes; not beginning with kReservedPrefix
   IndexKind primary = IndexKind::kBtree;
   uint16_t max_key_bytes = 32;  // 1 to 1,024
   uint32_t max_value_bytes = kAnyValueBytes;

@@ -1,5 +1,6 @@
 #include "index/catalog.h"
 
+#include <cstring>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -69,6 +70,40 @@ TEST(Catalog, NamesAreUniqueAndListed) {
     const auto missing = co_await cluster.catalog(2).Open(worker, "c");
     EXPECT_EQ(missing.status().code(), absl::StatusCode::kNotFound);
   });
+}
+
+// A table of the catalog's name would otherwise be taken for the catalog by the process that made or opened
+// it.
+TEST(Catalog, NamesOfItsOwnAreRefusedAndNeverTakenForTheCatalog) {
+  IndexCluster cluster(7);
+  const auto before = cluster.Create(0, Spec("before"));
+  for (const char* name : {"furrow.catalog", "furrow.", "furrow.x"}) {
+    const absl::Status refused = CreateStatus(cluster, 0, Spec(name));
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << refused;
+    EXPECT_NE(refused.message().find("Furrow's own"), std::string::npos) << refused;
+  }
+  IndexCluster::Check(CreateStatus(cluster, 0, Spec("furrow")));
+  // One that an older version has made.
+  cluster.RunOn(0, [&](txn::Worker& worker) -> Task<void> {
+    const txn::CommitResult result = co_await worker.Run([&](Transaction& tx) -> Task<absl::Status> {
+      CatalogRoot root;
+      const txn::ReadResult read = co_await tx.Read(CatalogRootAddress(RegionId(1)), sizeof(root));
+      if (!read.ok()) co_return read.status();
+      std::memcpy(&root, read->data(), sizeof(root));
+      InnerCache cache(1 << 20);
+      const Table catalog(CatalogDescriptor(RegionId(1), Address::FromBits(root.tree)), {}, cache);
+      TableDescriptor old = before->descriptor();
+      old.spec.name = "furrow.catalog";
+      const std::string key = TableKey(old.spec.name);
+      const std::string value = Encode(old);
+      co_return (co_await catalog.Insert(tx, key, value)).status();
+    });
+    IndexCluster::Check(result.status);
+  });
+  EXPECT_NE(cluster.Open(0, "furrow.catalog"), nullptr);
+  EXPECT_NE(cluster.Open(0, "before"), nullptr);
+  cluster.Create(0, Spec("after"));
+  EXPECT_NE(cluster.Open(1, "after"), nullptr);
 }
 
 TEST(Catalog, TablesOfAGroupShareTheirPlaces) {
