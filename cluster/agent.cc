@@ -61,6 +61,7 @@ absl::StatusOr<Introduction> SayHello(ControlClient& client, const std::string& 
 Agent::Agent(Options options, MemberHost& host, const Clock& clock, rdma::Fabric& fabric,
              ClusterClock& cluster_clock, SafePoint& safe_point, RegionDirectory& directory)
     : options_(std::move(options)),
+      lease_ns_(options_.lease_ns),
       host_(host),
       clock_(clock),
       fabric_(fabric),
@@ -87,8 +88,8 @@ absl::Status Agent::StartLink(Manager* manager) {
   options.self = options_.self.id;
   options.manager = manager != nullptr;
   options.schedule = options_.schedule;
-  options.lease_ns = options_.lease_ns;
-  options.answered = [this](Nanos sent) { lease_.Extend(sent + options_.lease_ns); };
+  options.lease_ns = lease_ns_;
+  options.answered = [this](Nanos sent) { lease_.Answered(sent, lease_ns_); };
   options.report = [manager](NodeId node, Timestamp oldest, Timestamp known) {
     Manager::Safe safe = manager->Report(node, oldest, known);
     return ControlLink::Safe{safe.global_oldest, safe.safe_point};
@@ -129,7 +130,7 @@ absl::Status Agent::Bootstrap(std::unique_ptr<ConfigStore> store, uint32_t repli
   first.manager = options_.self.id;
   first.replicas = replicas;
   first.region_bytes = region_bytes;
-  first.lease_ns = options_.lease_ns;
+  first.lease_ns = lease_ns_;
   first.Add(options_.self, options_.region_capacity);
   auto manager =
       std::make_unique<Manager>(std::move(options), std::move(store), client_, *this, cluster_clock_);
@@ -143,7 +144,7 @@ absl::Status Agent::Bootstrap(std::unique_ptr<ConfigStore> store, uint32_t repli
   FURROW_RETURN_IF_ERROR(StartLink(made));
   FURROW_RETURN_IF_ERROR(made->Bootstrap(first));
   if (watcher_) watcher_(first);
-  lease_.Grant(MemberLease::kForever);
+  lease_.GrantForever();
   return absl::OkStatus();
 }
 
@@ -163,7 +164,7 @@ absl::Status Agent::Join(const Introduction& introduction) {
   const absl::Status joined =
       client_.Call(introduction.manager_address, request, &reply, options_.join_timeout_ns);
   const absl::Status begun = joined.ok() ? BeginMembership(reply) : joined;
-  if (joined.ok() ? !begun.ok() : absl::IsDeadlineExceeded(joined)) GiveUpJoining();
+  if (joined.ok() ? !begun.ok() : IsNoAnswer(joined)) GiveUpJoining();
   return begun;
 }
 
@@ -178,7 +179,9 @@ void Agent::GiveUpJoining() {
   request.set_node(options_.self.id.value());
   request.set_incarnation(options_.self.incarnation.value());
   pb::LeaveReply reply;
-  const absl::Status left = client_.Call(control_plane_.manager(), request, &reply, kHelloTimeoutNs);
+  // The connection may have been what failed: wait for another.
+  const absl::Status left =
+      client_.Call(control_plane_.manager(), request, &reply, kHelloTimeoutNs, /*wait=*/true);
   if (!left.ok() && !absl::IsNotFound(left)) {
     FURROW_LOG(WARNING) << "the cluster does not know that this member gave up joining: " << left;
   }
@@ -189,7 +192,7 @@ absl::Status Agent::BeginMembership(const pb::JoinReply& reply) {
   const Member* self = configuration.Find(options_.self.id);
   const Member* manager = configuration.Find(configuration.manager);
   if (self == nullptr || manager == nullptr) return absl::InternalError("the configuration lacks this node");
-  options_.lease_ns = configuration.lease_ns;
+  lease_ns_ = configuration.lease_ns;
   if (reply.shared_clock()) {
     cluster_clock_.StartShared(reply.clock_origin());
   } else {
@@ -220,7 +223,7 @@ absl::Status Agent::BeginMembership(const pb::JoinReply& reply) {
   MutexLock lock(&mutex_);
   if (state_ == State::kEnded) return absl::UnavailableError("the cluster ended while this member joined");
   state_ = State::kMember;
-  lease_.Grant(cluster_clock_.LocalNow() + options_.lease_ns);
+  lease_.Grant();
   return absl::OkStatus();
 }
 
@@ -290,13 +293,13 @@ std::string Agent::Absence() const {
   const ControlLink* link = this->link();
   const Nanos absent = link == nullptr ? 0 : link->overslept();
   // Others may count from a beat that was on its way when this process was stopped.
-  if (absent < options_.lease_ns / 2) return "";
+  if (absent < lease_ns_ / 2) return "";
   return absl::StrFormat(
       "node %d did not run for %.1f s (it was stopped, or got no processor), and is lost to the other "
       "members, "
       "which wait %.1f s: let its host have time, or found clusters with a longer --lease",
       options_.self.id.value(), static_cast<double>(absent) / kSecond,
-      static_cast<double>(options_.lease_ns) / kSecond);
+      static_cast<double>(lease_ns_) / kSecond);
 }
 
 void Agent::TellHost(const ClusterEnd& end) { host_.OnEnded(end); }
@@ -308,7 +311,7 @@ void Agent::OnLost(NodeId node, bool silent) {
   }
   const std::string how =
       silent ? absl::StrFormat(" is lost: it was silent for %.1f s; it was stopped, or hangs",
-                               static_cast<double>(options_.lease_ns) / kSecond)
+                               static_cast<double>(lease_ns_) / kSecond)
              : " is lost: it crashed or was killed";
   Manager* const manager = this->manager();
   if (manager == nullptr) {

@@ -11,7 +11,6 @@
 #define FURROW_CLUSTER_AGENT_H_
 
 #include <atomic>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,40 +28,12 @@
 #include "cluster/control_server.h"
 #include "cluster/host.h"
 #include "cluster/manager.h"
+#include "cluster/member_lease.h"
 #include "cluster/region_directory.h"
 #include "cluster/remote_control_plane.h"
 #include "cluster/seams.h"
 
 namespace furrow::cluster {
-
-// The lease of a member: valid from its admission until the cluster has ended, it has left or lost its
-// connection to the manager, or, except on the manager itself, until a lease's time has passed since it sent
-// the last beat that the manager has answered. So a process that was stopped for longer has none when it goes
-// on, before anything else of it has noticed. The manager counts another member as lost no earlier.
-class MemberLease final : public Lease {
- public:
-  static constexpr Nanos kForever = std::numeric_limits<Nanos>::max();
-  // Time is clock.LocalNow(); the clock outlives the lease.
-  explicit MemberLease(const ClusterClock& clock) : clock_(clock) {}
-  bool valid() const override {
-    const Nanos until = until_.load(std::memory_order_acquire);
-    return until == kForever || (until != kNone && clock_.LocalNow() < until);
-  }
-  void Grant(Nanos until) { until_.store(until, std::memory_order_release); }
-  // Of a lease that is granted, be it expired by time; does not make it shorter.
-  void Extend(Nanos until) {
-    Nanos now = until_.load(std::memory_order_relaxed);
-    while (now != kNone && now < until &&
-           !until_.compare_exchange_weak(now, until, std::memory_order_release, std::memory_order_relaxed)) {
-    }
-  }
-  void Expire() { until_.store(kNone, std::memory_order_release); }
-
- private:
-  static constexpr Nanos kNone = std::numeric_limits<Nanos>::min();
-  const ClusterClock& clock_;
-  std::atomic<Nanos> until_{kNone};
-};
 
 // What a cluster says of itself to one who wants to join.
 struct Introduction {
@@ -177,6 +148,7 @@ class Agent final : public ControlHandler {
   }
 
   Options options_;
+  std::atomic<Nanos> lease_ns_;  // the cluster's, once this member is admitted
   MemberHost& host_;
   const Clock& clock_;
   rdma::Fabric& fabric_;

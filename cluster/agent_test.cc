@@ -1,133 +1,29 @@
 // Agents of one process over the shm fabric and real gRPC, with fake hosts.
 #include "cluster/agent.h"
 
-#include <stdlib.h>
+#include <arpa/inet.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
-#include <filesystem>
 #include <latch>
+#include <map>
+#include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/mutex.h"
-#include "base/thread_parker.h"
-#include "cluster/file_config_store.h"
+#include "base/thread.h"
+#include "cluster/agent_test_util.h"
 #include "cluster/proto/cluster.pb.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "rdma/shm/shm_fabric.h"
 
 namespace furrow::cluster {
 namespace {
 
 using ::testing::HasSubstr;
-
-const std::string kCluster(32, 'a');
-const std::string kSecret(64, 'b');
-
-class FakeHost final : public MemberHost {
- public:
-  absl::StatusOr<rdma::RemoteAddress> CreateReplica(const ReplicaSpec& spec) override {
-    return rdma::RemoteAddress{spec.id.value() * 4096u, rdma::RemoteKey(7)};
-  }
-  void CommitReplica(const RegionMapping&) override { ++committed; }
-  void ReleaseReplica(RegionId) override {}
-  absl::Status OnNewConfiguration(std::shared_ptr<const ClusterView>, bool) override {
-    return absl::OkStatus();
-  }
-  void OnConfigurationCommitted(ConfigId) override {}
-  absl::Status OnFounded(RegionId) override { return absl::OkStatus(); }
-  MemberReport Report() override { return {}; }
-  void OnEnded(const ClusterEnd& end) override {
-    MutexLock lock(&mutex);
-    why = end.why;
-    in_good_order = end.in_good_order;
-    ended.count_down();
-  }
-  std::atomic<int> committed{0};
-  std::latch ended{1};
-  Mutex mutex;
-  std::string why ABSL_GUARDED_BY(mutex);
-  bool in_good_order ABSL_GUARDED_BY(mutex) = false;
-};
-
-// One member, as client/ would assemble it.
-struct Process {
-  Process(const std::string& root, uint32_t node, Role role = Role::kStorage)
-      : clock(MonotonicClock(), {}), safe_point(1) {
-    endpoint = absl::StrCat(root, "/n", node, ".sock");
-    fabric = *rdma::MakeShmFabric({.identity = {NodeId(node), kCluster, kSecret}});
-    Agent::Options options;
-    options.self.id = NodeId(node);
-    options.self.incarnation = Incarnation(node);
-    options.self.role = role;
-    options.self.failure_domain = absl::StrCat(node);
-    options.self.fabric_endpoint = endpoint;
-    options.region_capacity = role == Role::kStorage ? 10 : 0;
-    options.cluster_id = kCluster;
-    options.secret = kSecret;
-    options.clock_domain = "one";
-    agent = std::make_unique<Agent>(std::move(options), host, MonotonicClock(), *fabric, clock, safe_point,
-                                    directory);
-    EXPECT_TRUE(agent->Listen("127.0.0.1:0").ok());
-    EXPECT_TRUE(
-        fabric->Listen(endpoint, [this](const rdma::ConnectRequest& r) { return agent->Accept(r); }).ok());
-  }
-  ~Process() { agent->Stop(); }
-
-  absl::Status Join(const Process& other) {
-    ControlClient client(kSecret);
-    absl::StatusOr<Introduction> introduction = SayHello(client, kSecret, other.agent->control_address(),
-                                                         Role::kStorage, NodeId(), true, 5 * kSecond);
-    if (!introduction.ok()) return introduction.status();
-    absl::Status joined = agent->Join(*introduction);
-    return joined.ok() ? agent->Ready() : joined;
-  }
-
-  std::string endpoint;
-  FakeHost host;
-  ClusterClock clock;
-  SafePoint safe_point;
-  RegionDirectory directory;
-  std::unique_ptr<rdma::Fabric> fabric;
-  std::unique_ptr<Agent> agent;
-};
-
-class AgentTest : public ::testing::Test {
- protected:
-  AgentTest() {
-    char name[] = "/tmp/furrow-agent-XXXXXX";
-    root_ = mkdtemp(name);
-    first_ = std::make_unique<Process>(root_, 1);
-  }
-  ~AgentTest() override {
-    first_.reset();
-    std::filesystem::remove_all(root_);
-  }
-  void Bootstrap(uint32_t replicas = 1) {
-    auto store =
-        FileConfigStore::Open({.directory = root_ + "/config", .expect_cluster_id = "", .fail = nullptr});
-    ASSERT_TRUE(store.ok());
-    ASSERT_TRUE(
-        first_->agent->Bootstrap(*std::move(store), replicas, 1 << 21, Timestamp(1'000'000'000)).ok());
-    ASSERT_TRUE(first_->agent->Ready().ok());
-  }
-  // Runs a coroutine of a worker to its end.
-  template <class T>
-  static T OnLoop(std::function<Task<T>()> make) {
-    ThreadParker parker;
-    EventLoop loop(MonotonicClock(), parker);
-    std::optional<T> result;
-    auto run = [&]() -> Task<void> {
-      result.emplace(co_await make());
-      loop.Stop();
-    };
-    loop.Spawn(run());
-    loop.Run();
-    return *std::move(result);
-  }
-
-  std::string root_;
-  std::unique_ptr<Process> first_;
-};
 
 TEST_F(AgentTest, MemberJoinsWithTheManagersClockAndALease) {
   Bootstrap();
@@ -167,7 +63,90 @@ TEST_F(AgentTest, RegionsAreAllocatedAndFoundFromCoroutines) {
   EXPECT_TRUE(absl::IsNotFound(none.status()));
 }
 
-// Stands before the manager: carries the first request for a region out, and loses its answer.
+// TCP connections to `address` that can be cut; new ones are made after it.
+class Cable {
+ public:
+  explicit Cable(const std::string& address) {
+    const size_t colon = address.rfind(':');
+    uint32_t port = 0;
+    FURROW_CHECK(absl::SimpleAtoi(address.substr(colon + 1), &port));
+    to_ = {.sin_family = AF_INET,
+           .sin_port = htons(static_cast<uint16_t>(port)),
+           .sin_addr = {},
+           .sin_zero = {}};
+    FURROW_CHECK(inet_pton(AF_INET, address.substr(0, colon).c_str(), &to_.sin_addr) == 1);
+    sockaddr_in at = to_;
+    at.sin_port = 0;
+    listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    FURROW_CHECK(bind(listener_, reinterpret_cast<sockaddr*>(&at), sizeof(at)) == 0);
+    FURROW_CHECK(listen(listener_, 16) == 0);
+    socklen_t size = sizeof(at);
+    FURROW_CHECK(getsockname(listener_, reinterpret_cast<sockaddr*>(&at), &size) == 0);
+    address_ = absl::StrCat(address.substr(0, colon), ":", ntohs(at.sin_port));
+    thread_ = Thread({.name = "cable", .realtime_priority = 0, .cpu = {}}, [this] { Run(); });
+  }
+  ~Cable() {
+    stopped_ = true;
+    shutdown(listener_, SHUT_RDWR);
+    thread_.Join();
+    for (const auto& [end, other] : ends_) close(end);
+    close(listener_);
+  }
+  const std::string& address() const { return address_; }
+  void Cut() {
+    MutexLock lock(&mutex_);
+    for (const auto& [end, other] : ends_) shutdown(end, SHUT_RDWR);
+  }
+
+ private:
+  void Run() {
+    while (!stopped_) {
+      std::vector<pollfd> fds{{listener_, POLLIN, 0}};
+      {
+        MutexLock lock(&mutex_);
+        for (const auto& [end, other] : ends_) fds.push_back({end, POLLIN, 0});
+      }
+      poll(fds.data(), fds.size(), -1);
+      if (fds[0].revents != 0) Accept();
+      for (size_t i = 1; i < fds.size(); ++i) {
+        if (fds[i].revents != 0) Carry(fds[i].fd);
+      }
+    }
+  }
+  void Accept() {
+    const int in = accept(listener_, nullptr, nullptr);
+    if (in < 0) return;
+    const int out = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    FURROW_CHECK(connect(out, reinterpret_cast<sockaddr*>(&to_), sizeof(to_)) == 0);
+    MutexLock lock(&mutex_);
+    ends_[in] = out;
+    ends_[out] = in;
+  }
+  void Carry(int from) {
+    MutexLock lock(&mutex_);
+    auto it = ends_.find(from);
+    if (it == ends_.end()) return;
+    const int to = it->second;
+    char bytes[16384];
+    const ssize_t got = recv(from, bytes, sizeof(bytes), 0);
+    if (got > 0 && send(to, bytes, static_cast<size_t>(got), MSG_NOSIGNAL) == got) return;
+    ends_.erase(from);
+    ends_.erase(to);
+    close(from);
+    close(to);
+  }
+
+  sockaddr_in to_;
+  int listener_;
+  std::string address_;
+  std::atomic<bool> stopped_{false};
+  Mutex mutex_;
+  std::map<int, int> ends_ ABSL_GUARDED_BY(mutex_);  // by either end of a pair: the other
+  Thread thread_;
+};
+
+// Stands before the manager: carries the first request for a region out, and loses its answer; cuts the
+// cable, if there is one, between a join and its answer.
 class AnswerLoser final : public ControlHandler {
  public:
   explicit AnswerLoser(ControlHandler& manager) : manager_(manager) {}
@@ -179,15 +158,22 @@ class AnswerLoser final : public ControlHandler {
     if (requests_.load() == 2) repeated_.count_down();
     return status;
   }
+  absl::Status Join(const pb::JoinRequest& request, pb::JoinReply* reply) override {
+    absl::Status status = manager_.Join(request, reply);
+    cable->Cut();
+    return status;
+  }
+  absl::Status Leave(const pb::LeaveRequest& request, pb::LeaveReply* reply) override {
+    return manager_.Leave(request, reply);
+  }
   int requests() const { return requests_.load(); }
+  Cable* cable = nullptr;
 #define FURROW_UNUSED(name)                                                \
   absl::Status name(const pb::name##Request&, pb::name##Reply*) override { \
     return absl::UnimplementedError("not a message for this fake");        \
   }
   FURROW_UNUSED(Hello)
-  FURROW_UNUSED(Join)
   FURROW_UNUSED(Ready)
-  FURROW_UNUSED(Leave)
   FURROW_UNUSED(LookupRegion)
   FURROW_UNUSED(ClusterStatus)
   FURROW_UNUSED(NewConfig)
@@ -223,6 +209,26 @@ TEST_F(AgentTest, AllocationWhoseAnswerWasLostIsRepeatedAndMakesNoSecondRegion) 
   ASSERT_TRUE(static_cast<ControlHandler&>(*first_->agent).ClusterStatus({}, &status).ok());
   EXPECT_EQ(status.regions_size(), 2) << "the first region of the cluster, and this one";
   EXPECT_EQ((*made)->id, RegionId(status.regions(1).id()));
+}
+
+TEST_F(AgentTest, MemberWhoseConnectionBrokeAfterItsAdmissionLeavesAgain) {
+  Bootstrap();
+  AnswerLoser loser(*first_->agent);
+  auto server = ControlServer::Start("127.0.0.1:0", kSecret, loser);
+  ASSERT_TRUE(server.ok());
+  Cable cable((*server)->address());
+  loser.cable = &cable;
+  Process second(root_, 2);
+  ControlClient client(kSecret);
+  auto introduction = SayHello(client, kSecret, first_->agent->control_address(), Role::kStorage, NodeId(2),
+                               true, 5 * kSecond);
+  ASSERT_TRUE(introduction.ok());
+  introduction->manager_address = cable.address();
+  absl::Status joined = second.agent->Join(*introduction);
+  EXPECT_TRUE(absl::IsUnavailable(joined)) << joined;
+  EXPECT_EQ(first_->agent->view()->id(), ConfigId(3)) << "it was admitted, and has left";
+  EXPECT_EQ(first_->agent->view()->members().size(), 1u);
+  EXPECT_TRUE(first_->agent->lease().valid());
 }
 
 TEST_F(AgentTest, PrepareAndCommitUnderAnotherConfigurationAreRefused) {
@@ -307,22 +313,6 @@ TEST_F(AgentTest, LostMemberEndsTheClusterOnEveryOtherWithItsName) {
     EXPECT_FALSE(p->host.in_good_order);
     EXPECT_THAT(p->host.why, HasSubstr("node 3"));
   }
-}
-
-TEST(MemberLeaseTest, EndsWithItsTimeUnlessItIsExtendedAndNeverComesBackOnceItIsOver) {
-  ClusterClock clock(MonotonicClock(), {});
-  MemberLease lease(clock);
-  lease.Extend(MemberLease::kForever);
-  EXPECT_FALSE(lease.valid()) << "not granted yet";
-  lease.Grant(clock.LocalNow() - 1);
-  EXPECT_FALSE(lease.valid()) << "its time is over";
-  lease.Extend(clock.LocalNow() + 3600 * kSecond);
-  EXPECT_TRUE(lease.valid());
-  lease.Extend(clock.LocalNow() - 1);
-  EXPECT_TRUE(lease.valid()) << "an older answer shortens nothing";
-  lease.Expire();
-  lease.Extend(MemberLease::kForever);
-  EXPECT_FALSE(lease.valid()) << "the cluster has ended";
 }
 
 TEST_F(AgentTest, AnyMemberCanStopTheClusterInGoodOrder) {

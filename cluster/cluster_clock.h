@@ -1,7 +1,7 @@
 // ClusterClock: cluster time as an interval (FaRMv2 section 4.1). Three modes:
 //   master     the manager's: its own clock plus a constant is cluster time
-//   shared     a member whose monotonic clock is the manager's (same boot, same time namespace): the same
-//   sum, width 0 sampled    any other: from two samples of the manager's clock, with the drift bound
+//   shared     a member whose monotonic clock is the manager's (same boot, same time namespace): width 0
+//   sampled    any other: from two samples of the manager's clock, with the drift bound
 //
 // Sampled: a sample is (send, master, receive), the outer two on the local clock T.
 //   lower(T) = max over samples of master + (T - receive)(1 - drift)
@@ -36,6 +36,8 @@ class ClusterClock final : public TimestampSource {
 
   // The local clock, with the knob: what samples are taken with.
   Nanos LocalNow() const { return clock_.Now() + options_.offset_ns; }
+  // By how much any clock of the cluster may be fast or slow.
+  int64_t drift_ppm() const { return options_.drift_ppm; }
 
   // Once, one of them. Master: cluster time starts at `start`, which is above every timestamp found in memory
   // or on disk.

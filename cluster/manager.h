@@ -3,8 +3,8 @@
 // Placement and SafePointRounds; here is who is told what, in which order.
 //
 //   change of configuration (join, leave, more region ids), one at a time:
-//     edit a copy -> compare-and-swap in the store -> NEW-CONFIG to all, the new member first -> all
-//     acknowledge
+//     edit a copy -> compare-and-swap in the store
+//                 -> NEW-CONFIG to all, the new member first -> all acknowledge
 //                 -> NEW-CONFIG-COMMIT to all -> all acknowledge
 //   allocation of a region, several at a time but none during a change:
 //     plan -> PREPARE to all replicas -> all have it -> COMMIT to all replicas -> all acknowledge
