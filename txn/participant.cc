@@ -36,31 +36,37 @@ void Participant::Malformed(rdma::InboundRing& ring, std::string_view what) {
 }
 
 void Participant::OnLog(rdma::InboundRing& ring, const rdma::RingRecord& record) {
-  std::optional<LogView> view = LogView::Parse(record.body);
-  if (!view.has_value() || view->id().node != ring.from.node || view->id().worker != ring.from.worker) {
-    Malformed(ring, "log record");
-    return;
-  }
   Sender& sender = SenderOf(ring);
+  // Nobody needs it unless Keep() says so; a malformed one goes as soon as those before it have gone.
+  sender.held.push_back(Held{record.end, true});
+  ++held_;
+  Take(sender, record.body);
+  ReleaseFront(sender);
+}
+
+void Participant::Take(Sender& sender, std::span<const std::byte> body) {
+  rdma::InboundRing& ring = *sender.ring;
+  std::optional<LogView> view = LogView::Parse(body);
+  if (!view.has_value() || view->id().node != ring.from.node || view->id().worker != ring.from.worker) {
+    return Malformed(ring, "log record");
+  }
   Truncate(sender, *view);
   if (ring.closed) return;
   const LogHeader& h = view->header();
   const bool begins = h.type == LogType::kLock || h.type == LogType::kCommitBackup;
-  if (begins && (h.local == 0 || h.local < sender.low_bound)) {
+  if (begins && h.local < sender.low_bound) {
     return Malformed(ring, "log record (of a transaction that is truncated)");
   }
-  sender.held.push_back(Held{record.end, true});
-  ++held_;
   switch (h.type) {
     case LogType::kLock:
-      OnLock(sender, *view, record.body);
+      OnLock(sender, *view, body);
       break;
     case LogType::kCommitBackup: {
       sender.outcomes.Advance(h.local);
       Pending& pending = sender.pending.Insert(h.local);
       if (!pending.commit_backup.empty())
         return Malformed(ring, "COMMIT-BACKUP (the second of its transaction)");
-      pending.commit_backup = record.body;
+      pending.commit_backup = body;
       pending.timestamp = view->timestamp();
       Keep(sender, pending);
       break;
@@ -74,7 +80,6 @@ void Participant::OnLog(rdma::InboundRing& ring, const rdma::RingRecord& record)
     case LogType::kTruncate:
       break;
   }
-  ReleaseFront(sender);
 }
 
 void Participant::OnLock(Sender& sender, const LogView& record, std::span<const std::byte> body) {

@@ -31,7 +31,7 @@ class Participant {
   ~Participant();
 
   // A log record of the ring's sender, in ring order. A malformed one closes the ring (a peer that writes
-  // garbage is not served any further).
+  // garbage is not served any further); its memory does not wait for it.
   void OnLog(rdma::InboundRing& ring, const rdma::RingRecord& record);
   void OnRequest(rdma::InboundRing& ring, const rdma::RingRecord& record);
   void OnRingClosed(rdma::InboundRing& ring);
@@ -70,6 +70,8 @@ class Participant {
   };
 
   Sender& SenderOf(rdma::InboundRing& ring);
+  // What the newest record of the sender says.
+  void Take(Sender& sender, std::span<const std::byte> body);
   void OnLock(Sender& sender, const LogView& record, std::span<const std::byte> body);
   void OnCommitPrimary(Sender& sender, const LogView& record);
   void OnAbort(Sender& sender, const LogView& record);

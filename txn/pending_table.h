@@ -15,7 +15,8 @@
 
 namespace furrow::txn {
 
-// Local ids are above 0. References to values stay valid until the next Insert() or Erase().
+// Local ids are above 0: nothing is ever found under 0, which may be asked for (peers' bytes name ids).
+// References to values stay valid until the next Insert() or Erase().
 template <class Value>
 class PendingTable {
  public:
@@ -30,7 +31,7 @@ class PendingTable {
   Value* Find(uint64_t local) {
     const size_t place = local & (ids_.size() - 1);
     if (ids_[place] == local) [[likely]]
-      return &values_[place];
+      return local == kFree ? nullptr : &values_[place];
     if (crowded_.empty()) [[likely]]
       return nullptr;
     auto it = crowded_.find(local);
@@ -49,13 +50,15 @@ class PendingTable {
     if (ids_[place] != kFree) return crowded_[local];
     ids_[place] = local;
     ++size_;
-    return values_[place] = Value();
+    return values_[place];
   }
 
   void Erase(uint64_t local) {
+    if (local == kFree) return;
     const size_t place = local & (ids_.size() - 1);
     if (ids_[place] == local) {
       ids_[place] = kFree;
+      values_[place] = Value();
       --size_;
     } else {
       crowded_.erase(local);

@@ -12,9 +12,10 @@
 //   24   4     node           of the transaction's id: the coordinator
 //   28   2     worker         of the transaction's id: its thread
 //   30   2     region_count   ids of all regions that the transaction writes (LOCK, COMMIT-BACKUP)
-//   32   8     low_bound      every transaction of this coordinator thread with a smaller local id is
-//   truncated 40   8     timestamp      W; 0 in LOCK, ABORT and TRUNCATE 48   16    reserved       zero 64
-//   8*t   truncate ids   local ids
+//   32   8     low_bound      all transactions of this coordinator thread with smaller local ids are over
+//   40   8     timestamp      W; 0 in LOCK, ABORT and TRUNCATE
+//   48   16    reserved       zero
+//   64   8*t   truncate ids   local ids, none of them 0
 //        4*r   region ids     padded to 8
 //        ...   objects        each an ObjectEntry and its payload, padded to 8
 //
@@ -82,7 +83,8 @@ constexpr size_t EntryBytes(size_t payload) { return sizeof(ObjectEntry) + Pad8(
 // A parsed log record: views into the ring.
 class LogView {
  public:
-  // Nothing: malformed (short, unknown type or format, counts that do not fit, nonzero reserved bytes).
+  // Nothing: malformed (short, unknown type or format, counts that do not fit, nonzero reserved bytes, a
+  // local id of 0). The ids to truncate lie where the peer can still change them.
   static std::optional<LogView> Parse(std::span<const std::byte> body);
 
   const LogHeader& header() const { return header_; }

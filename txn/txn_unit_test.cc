@@ -80,6 +80,22 @@ TEST(LogRecord, EveryShorterRecordIsRefused) {
   EXPECT_TRUE(LogView::Parse(bytes).has_value());
 }
 
+TEST(LogRecord, LocalIdsOf0AreRefused) {
+  std::vector<std::byte> bytes = MakeRecord(1, 1, 3, 8);
+  const std::span<std::byte> out(bytes);
+  ASSERT_TRUE(LogView::Parse(bytes).has_value());
+  WriteAt(out, sizeof(LogHeader) + 16, uint64_t{0});
+  EXPECT_FALSE(LogView::Parse(bytes).has_value()) << "an id to truncate";
+  WriteAt(out, sizeof(LogHeader) + 16, uint64_t{5});
+  WriteAt(out, offsetof(LogHeader, local), uint64_t{0});
+  for (LogType type : {LogType::kLock, LogType::kCommitBackup, LogType::kCommitPrimary, LogType::kAbort}) {
+    WriteAt(out, 0, type);
+    EXPECT_FALSE(LogView::Parse(bytes).has_value()) << static_cast<int>(type);
+  }
+  WriteAt(out, 0, LogType::kTruncate);
+  EXPECT_TRUE(LogView::Parse(bytes).has_value());
+}
+
 TEST(LogRecord, DamagedBytesNeverReadOutOfBounds) {
   const uint64_t seed = 20261130;
   SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -242,6 +258,17 @@ TEST(PendingTable, BehavesAsAMapWhateverStaysBehind) {
     ASSERT_EQ(all.size(), model.size());
     EXPECT_TRUE(std::is_sorted(all.begin(), all.end()));
   }
+}
+
+TEST(PendingTable, NothingIsFoundUnder0) {
+  PendingTable<uint64_t> table;
+  EXPECT_EQ(table.Find(0), nullptr);
+  table.Erase(0);
+  EXPECT_EQ(table.size(), 0u);
+  table.Insert(64) = 5;
+  table.Erase(64);
+  EXPECT_EQ(table.Find(0), nullptr);
+  EXPECT_EQ(table.Insert(128), 0u) << "a fresh value in a place that was used";
 }
 
 TEST(PendingTable, OneThatStaysForEverDoesNotMakeItGrowForEver) {

@@ -224,6 +224,76 @@ TEST_F(ProtocolStep, WhatAMemberLeavesIsForgotten) {
   EXPECT_EQ(Write(0, address, 4).status.code(), absl::StatusCode::kUnavailable);
 }
 
+// --- a peer that writes garbage ---
+
+class GarbageStep : public ProtocolStep {
+ protected:
+  // Node 2 writes a record of its own into its log ring at node 0.
+  void Send(txn::LogType type, uint64_t local, std::vector<uint64_t> truncate = {}) {
+    txn::LogHeader header{};
+    header.type = type;
+    header.format = txn::kRecordFormat;
+    header.truncate_count = static_cast<uint16_t>(truncate.size());
+    header.config = 1;
+    header.local = local;
+    header.node = 3;
+    rdma::RingMesh& mesh = cluster_.worker(2, 0).mesh();
+    absl::StatusOr<std::span<std::byte>> body = mesh.StageRecord(sizeof header + 8 * truncate.size());
+    ASSERT_TRUE(body.ok());
+    std::memcpy(body->data(), &header, sizeof header);
+    std::memcpy(body->data() + sizeof header, truncate.data(), 8 * truncate.size());
+    rdma::RingWriter& log = *mesh.link(NodeId(1))->log;
+    ASSERT_TRUE(log.Reserve(rdma::RecordBytes(body->size())));
+    ASSERT_TRUE(log.Append({*body, rdma::HashBody(*body)}, 0, rdma::WorkRequest::Notify::kWake).ok());
+    ASSERT_TRUE(cluster_.world().RunFor(10 * kMillisecond).ok());
+    mesh.ReleaseStaged(*body);
+  }
+  txn::Participant& participant() { return cluster_.worker(0, 0).participant(); }
+  // What node 0 keeps of node 2 once that is gone.
+  rdma::RingMesh::Counts LeftOver() {
+    cluster_.world().Kill(cluster_.process(2));
+    EXPECT_TRUE(cluster_.world().RunFor(2 * kSecond).ok());
+    return cluster_.worker(0, 0).mesh().counts();
+  }
+  static constexpr rdma::RingMesh::Counts kNothing{.links = 1, .accepted = 1};
+};
+
+TEST_F(GarbageStep, AnAbortOfId0EndsTheRing) {
+  Send(txn::LogType::kAbort, 0);
+  EXPECT_EQ(participant().malformed(), 1u);
+  EXPECT_EQ(participant().held_records(), 0u);
+  EXPECT_EQ(LeftOver(), kNothing);
+}
+
+TEST_F(GarbageStep, ATruncationOfId0EndsTheRing) {
+  Send(txn::LogType::kTruncate, 0, {7, 0});
+  EXPECT_EQ(participant().malformed(), 1u);
+  EXPECT_EQ(participant().held_records(), 0u);
+  EXPECT_EQ(LeftOver(), kNothing);
+}
+
+TEST_F(GarbageStep, TheRingOfAMalformedRecordIsFreedWithItsPeer) {
+  Send(static_cast<txn::LogType>(99), 1);
+  EXPECT_EQ(participant().malformed(), 1u);
+  EXPECT_EQ(LeftOver(), kNothing);
+}
+
+TEST_F(GarbageStep, TheRingOfAnUntimelyRecordIsFreedWithItsPeer) {
+  Send(txn::LogType::kCommitPrimary, 5);
+  EXPECT_EQ(participant().malformed(), 1u);
+  EXPECT_EQ(LeftOver(), kNothing);
+}
+
+TEST_F(GarbageStep, WhatWasHeldBeforeAMalformedRecordStays) {
+  Send(txn::LogType::kLock, 1);
+  EXPECT_EQ(participant().malformed(), 0u);
+  EXPECT_EQ(participant().held_records(), 1u);
+  Send(static_cast<txn::LogType>(99), 2);
+  EXPECT_EQ(participant().malformed(), 1u);
+  EXPECT_GE(participant().held_records(), 1u);
+  EXPECT_EQ(LeftOver(), (rdma::RingMesh::Counts{.links = 1, .accepted = 2})) << "recovery asks for it";
+}
+
 // Transactions on node 0 that write there and read at nodes 1 and 2; no region has a backup, so that VALIDATE
 // is the only step that talks to both.
 class ValidateStep : public ProtocolStep {
