@@ -354,6 +354,7 @@ absl::Status Member::Impl::MakeWorkers() {
       [this](const std::string& name, size_t bytes) { return NewMemory(name, bytes); }, *clock_,
       agent_->lease(), *safe_point_, *directory_, old_versions_.get(), *budget_);
   node_->control = &agent_->control_plane();
+  node_->data_link_lost = [this](NodeId peer) { agent_->OnDataLinkLost(peer); };
   std::vector<txn::Worker*> workers;
   for (uint16_t i = 0; i < options_.workers; ++i) {
     WorkerThread& w = workers_.emplace_back();

@@ -340,6 +340,7 @@ void Agent::Stop() {
       loop_->Stop();
     });
     control_thread_.Join();
+    data_link_thread_.Join();
   }
 }
 

@@ -93,6 +93,10 @@ class Agent final : public ControlHandler {
   absl::Status Leave();
   // Ends the whole cluster, in good order, from any member; returns when the manager has told everybody.
   absl::Status EndCluster(std::string why);
+  // Any thread, does not block: a data connection of this member to another one has failed. If both are still
+  // members half as long again as a lease after it, neither has crashed, and the cluster ends with a reason
+  // that names both.
+  void OnDataLinkLost(NodeId peer);
   // Ends this member's part without telling anybody. Idempotent.
   void Stop();
 
@@ -136,6 +140,7 @@ class Agent final : public ControlHandler {
   void End(ClusterEnd end);
   void TellHost(const ClusterEnd& end);
   void OnLost(NodeId node, bool silent);
+  void EndForDataLink(NodeId peer, Incarnation incarnation);
   // That this process did not run for a lease's time just now, in a sentence; empty: it did.
   std::string Absence() const;
   // Ends the beat, and with it the connections: peers that still live learn that this member does not.
@@ -167,6 +172,7 @@ class Agent final : public ControlHandler {
   std::unique_ptr<rdma::CompletionQueue> queue_;
   std::unique_ptr<EventLoop> loop_;
   Thread control_thread_;
+  Thread data_link_thread_;  // tells the manager of a lost data link; started by the control thread, once
 
   mutable Mutex mutex_;
   // Made once and constant from then on.
@@ -175,6 +181,7 @@ class Agent final : public ControlHandler {
   State state_ ABSL_GUARDED_BY(mutex_) = State::kMade;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   bool leaving_ ABSL_GUARDED_BY(mutex_) = false;
+  bool data_link_told_ ABSL_GUARDED_BY(mutex_) = false;
   std::shared_ptr<const ClusterView> view_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -315,6 +315,22 @@ TEST_F(AgentTest, LostMemberEndsTheClusterOnEveryOtherWithItsName) {
   }
 }
 
+TEST_F(AgentTest, ALostDataLinkBetweenMembersEndsTheClusterAndNamesBoth) {
+  Bootstrap();
+  Process second(root_, 2);
+  ASSERT_TRUE(second.Join(*first_).ok());
+  Process third(root_, 3);
+  ASSERT_TRUE(third.Join(*first_).ok());
+  second.agent->OnDataLinkLost(NodeId(3));
+  second.agent->OnDataLinkLost(NodeId(3));
+  for (Process* p : {first_.get(), &second, &third}) {
+    p->host.ended.wait();
+    MutexLock lock(&p->host.mutex);
+    EXPECT_FALSE(p->host.in_good_order);
+    EXPECT_THAT(p->host.why, HasSubstr("from node 2 to node 3"));
+  }
+}
+
 TEST_F(AgentTest, AnyMemberCanStopTheClusterInGoodOrder) {
   Bootstrap();
   Process second(root_, 2);

@@ -171,6 +171,9 @@ void Coordinator::OnLinkLost(rdma::OutboundLink& link) {
     if (state->link == &link) state->untold.clear();
   }
   FailCalls(link.node);
+  // Records that it holds are truncated by recovery alone: nobody goes on here as if nothing had happened.
+  const cluster::ClusterView* view = node_.current_view();
+  if (node_.data_link_lost && view != nullptr && view->Contains(link.node)) node_.data_link_lost(link.node);
 }
 
 LinkState* Coordinator::LinkTo(NodeId node) {

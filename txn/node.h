@@ -84,6 +84,11 @@ class Node {
   storage::MemoryBudget& budget;
   cluster::ControlPlane* control = nullptr;  // set before the workers start
 
+  // Told, on a worker's thread and perhaps more than once, that the connection of a worker to a member of the
+  // current view has failed: that one is gone, or only this connection is. Does not block. Set before the
+  // workers start; may be null.
+  std::function<void(NodeId)> data_link_lost;
+
   // What an object calls itself, from its payload (which may be anything); empty: it has no name. Set by the
   // layer that gives payloads a meaning, before the workers start; for messages and reports.
   std::function<std::string(std::span<const std::byte>)> name_object;

@@ -70,6 +70,7 @@ Task<absl::Status> Coordinator::StartCall(PendingCall& call, NodeId node, Messag
     co_return sent;
   }
   call.timer = worker_.loop().CallAt(deadline, [this, &call] {
+    if (call.done) return;  // its answer is here, and waits to be looked at
     call.status = absl::DeadlineExceededError(absl::StrCat(
         "member ", call.node.value(), " does not answer; is its process stopped or overloaded?"));
     GiveUp(call);

@@ -99,12 +99,16 @@ bool RingMesh::Deliver(InboundRing& ring, int limit, bool* any) {
 
 bool RingMesh::PollQueue() {
   const bool any = completions_.Poll();
+  LoseQueued();
+  return any;
+}
+
+void RingMesh::LoseQueued() {
   while (!lost_.empty() && !in_handler_) {
     Connection* connection = lost_.back();
     lost_.pop_back();
     Lose(*connection);
   }
-  return any;
 }
 
 bool RingMesh::Poll() {
@@ -214,9 +218,13 @@ void RingMesh::ForgetRing(const InboundRing& ring) {
 
 void RingMesh::Collect() {
   FURROW_CHECK(!in_handler_ && delivering_.empty());
+  // The handler gives a link up whose connection has failed; the peer itself may be well. Losing calls the
+  // handler, which may look at any link and poll, so nothing is destroyed before it is done.
+  for (size_t i = 0; i < peers_.size(); ++i) {
+    if (peers_[i]->link.gone && !peers_[i]->replies.inbound.ended) LosePeer(*peers_[i]);
+  }
+  LoseQueued();
   std::erase_if(peers_, [this](const std::unique_ptr<Peer>& peer) {
-    // The handler gives a link up whose connection has failed; the peer itself may be well.
-    if (peer->link.gone && !peer->replies.inbound.ended) LosePeer(*peer);
     if (!peer->over()) return false;
     ForgetRing(peer->replies.inbound);
     return true;

@@ -193,6 +193,8 @@ class RingMesh final : public QueueEvents, public Poller {
   void OnConnected(Connection& connection) override;
   void OnDisconnected(Connection& connection) override;
   void Lose(Connection& connection);
+  // Loses what the handler was in the way of.
+  void LoseQueued();
   void LosePeer(Peer& peer);
   void LoseAccepted(Accepted& accepted);
   void ForgetRing(const InboundRing& ring);

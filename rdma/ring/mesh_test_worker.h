@@ -104,7 +104,10 @@ struct MeshTestWorker : RecordHandler {
     }
     if (on_record) on_record(ring, heard.back().text);
   }
-  void OnRingClosed(InboundRing& ring) override { closed.push_back(ring.kind); }
+  void OnRingClosed(InboundRing& ring) override {
+    closed.push_back(ring.kind);
+    if (on_closed) on_closed(ring);
+  }
   void OnLinkLost(OutboundLink& link) override {
     lost.push_back(link.node);
     if (on_lost) on_lost(link);
@@ -133,6 +136,7 @@ struct MeshTestWorker : RecordHandler {
   bool release = true;
   std::function<void(InboundRing&, const std::string&)> on_record;
   std::function<void(OutboundLink&)> on_lost;
+  std::function<void(InboundRing&)> on_closed;
   RingMesh mesh;
 
  private:

@@ -195,6 +195,25 @@ TEST_P(SimMeshTest, PinnedLinkAndHeldRecordsOutliveTheirPeer) {
   Collect(home, [&] { return home.worker.mesh.counts() == RingMesh::Counts(); });
 }
 
+TEST_P(SimMeshTest, HandlersMayLookAtLinksWhileCollectLosesOne) {
+  MeshNode home(network_, 1, 1, account_);
+  MeshNode gone(network_, 2, 1, account_);
+  MeshNode stays(network_, 3, 1, account_);
+  MeshNode given_up(network_, 4, 1, account_);
+  for (MeshNode* node : {&gone, &stays, &given_up}) ASSERT_TRUE(Connect(home, *node).ok());
+  world_.Kill(gone.process);
+  RunUntil([&] { return home.worker.lost.size() == 1; });
+  home.worker.mesh.link(NodeId(4))->gone = true;
+  int looked = 0;
+  home.worker.on_closed = [&](InboundRing&) {
+    EXPECT_NE(home.worker.mesh.link(NodeId(3)), nullptr);
+    EXPECT_EQ(home.worker.mesh.link(NodeId(7)), nullptr);
+    ++looked;
+  };
+  Collect(home, [&] { return home.worker.mesh.counts().links == 1; });
+  EXPECT_EQ(looked, 1);
+}
+
 // A request's end is never lost with its connection.
 TEST_P(SimMeshTest, ConnectionWithUnfinishedRequestsIsKept) {
   for (int i = 0; i < 50; ++i) {

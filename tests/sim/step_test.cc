@@ -8,86 +8,10 @@
 #include <vector>
 
 #include "base/mutation.h"
-#include "tests/sim/sim_cluster.h"
-#include "txn/coordinator.h"
-#include "txn/participant.h"
+#include "tests/sim/step_fixture.h"
 
 namespace furrow::sim {
 namespace {
-
-constexpr uint32_t kBytes = 40;
-
-class ProtocolStep : public testing::Test {
- protected:
-  explicit ProtocolStep(const SimClusterOptions& options = Options()) : cluster_(7, options) {}
-  void SetUp() override {
-    ASSERT_TRUE(cluster_.Start().ok());
-    absl::StatusOr<RegionId> region = cluster_.AddRegion(0);
-    ASSERT_TRUE(region.ok());
-    region_ = *region;
-  }
-  void TearDown() override { SetMutationIfAny(Mutation::kNone); }
-
-  static SimClusterOptions Options() {
-    SimClusterOptions options;
-    options.exact_clocks = true;
-    options.world.clocks.max_offset = 0;
-    options.world.clocks.max_drift_ppb = 0;
-    options.network.peer_timeout_min = 200 * kMillisecond;
-    options.network.peer_timeout_max = 300 * kMillisecond;
-    return options;
-  }
-  static void SetMutationIfAny(Mutation mutation) {
-#ifdef FURROW_MUTATIONS
-    SetMutation(mutation);
-#endif
-  }
-
-  // Runs a task on a node's worker until it has ended.
-  void Run(uint32_t node, std::function<Task<void>()> body) {
-    bool done = false;
-    cluster_.worker(node, 0).loop().Spawn(Then(body(), &done));
-    absl::Status status =
-        cluster_.world().RunUntil([&] { return done; }, cluster_.world().now() + 5 * kSecond);
-    ASSERT_TRUE(status.ok()) << status.ToString();
-  }
-  static Task<void> Then(Task<void> task, bool* done) {
-    co_await task;
-    *done = true;
-  }
-  // Commits one transaction.
-  txn::CommitResult Commit(uint32_t node, txn::Worker::Body body) {
-    txn::CommitResult result;
-    Run(node, [&]() -> Task<void> { result = co_await cluster_.worker(node, 0).Run(body); });
-    return result;
-  }
-  Address Make(uint32_t node, uint8_t value) { return MakeNear(node, region_, value); }
-  Address MakeNear(uint32_t node, RegionId region, uint8_t value) {
-    Address address;
-    txn::CommitResult made = Commit(node, [&](txn::Transaction& tx) -> Task<absl::Status> {
-      auto allocation = co_await tx.Alloc(region, kBytes);
-      if (!allocation.ok()) co_return allocation.status();
-      allocation->payload[0] = std::byte{value};
-      address = allocation->address;
-      co_return absl::OkStatus();
-    });
-    EXPECT_TRUE(made.committed()) << made.status.ToString();
-    return address;
-  }
-  txn::CommitResult Write(uint32_t node, Address address, uint8_t value) {
-    return Commit(node, [=](txn::Transaction& tx) -> Task<absl::Status> {
-      auto read = co_await tx.Read(address, kBytes);
-      if (!read.ok()) co_return read.status();
-      auto write = tx.OpenForWrite(address, kBytes);
-      if (!write.ok()) co_return write.status();
-      (*write)[0] = std::byte{value};
-      co_return absl::OkStatus();
-    });
-  }
-
-  SimCluster cluster_;
-  RegionId region_;
-};
 
 TEST_F(ProtocolStep, AFreedObjectIsNotFound) {
   Address address = Make(0, 1);
@@ -222,76 +146,6 @@ TEST_F(ProtocolStep, WhatAMemberLeavesIsForgotten) {
     EXPECT_EQ(answer.status().code(), absl::StatusCode::kUnavailable) << answer.status();
   });
   EXPECT_EQ(Write(0, address, 4).status.code(), absl::StatusCode::kUnavailable);
-}
-
-// --- a peer that writes garbage ---
-
-class GarbageStep : public ProtocolStep {
- protected:
-  // Node 2 writes a record of its own into its log ring at node 0.
-  void Send(txn::LogType type, uint64_t local, std::vector<uint64_t> truncate = {}) {
-    txn::LogHeader header{};
-    header.type = type;
-    header.format = txn::kRecordFormat;
-    header.truncate_count = static_cast<uint16_t>(truncate.size());
-    header.config = 1;
-    header.local = local;
-    header.node = 3;
-    rdma::RingMesh& mesh = cluster_.worker(2, 0).mesh();
-    absl::StatusOr<std::span<std::byte>> body = mesh.StageRecord(sizeof header + 8 * truncate.size());
-    ASSERT_TRUE(body.ok());
-    std::memcpy(body->data(), &header, sizeof header);
-    std::memcpy(body->data() + sizeof header, truncate.data(), 8 * truncate.size());
-    rdma::RingWriter& log = *mesh.link(NodeId(1))->log;
-    ASSERT_TRUE(log.Reserve(rdma::RecordBytes(body->size())));
-    ASSERT_TRUE(log.Append({*body, rdma::HashBody(*body)}, 0, rdma::WorkRequest::Notify::kWake).ok());
-    ASSERT_TRUE(cluster_.world().RunFor(10 * kMillisecond).ok());
-    mesh.ReleaseStaged(*body);
-  }
-  txn::Participant& participant() { return cluster_.worker(0, 0).participant(); }
-  // What node 0 keeps of node 2 once that is gone.
-  rdma::RingMesh::Counts LeftOver() {
-    cluster_.world().Kill(cluster_.process(2));
-    EXPECT_TRUE(cluster_.world().RunFor(2 * kSecond).ok());
-    return cluster_.worker(0, 0).mesh().counts();
-  }
-  static constexpr rdma::RingMesh::Counts kNothing{.links = 1, .accepted = 1};
-};
-
-TEST_F(GarbageStep, AnAbortOfId0EndsTheRing) {
-  Send(txn::LogType::kAbort, 0);
-  EXPECT_EQ(participant().malformed(), 1u);
-  EXPECT_EQ(participant().held_records(), 0u);
-  EXPECT_EQ(LeftOver(), kNothing);
-}
-
-TEST_F(GarbageStep, ATruncationOfId0EndsTheRing) {
-  Send(txn::LogType::kTruncate, 0, {7, 0});
-  EXPECT_EQ(participant().malformed(), 1u);
-  EXPECT_EQ(participant().held_records(), 0u);
-  EXPECT_EQ(LeftOver(), kNothing);
-}
-
-TEST_F(GarbageStep, TheRingOfAMalformedRecordIsFreedWithItsPeer) {
-  Send(static_cast<txn::LogType>(99), 1);
-  EXPECT_EQ(participant().malformed(), 1u);
-  EXPECT_EQ(LeftOver(), kNothing);
-}
-
-TEST_F(GarbageStep, TheRingOfAnUntimelyRecordIsFreedWithItsPeer) {
-  Send(txn::LogType::kCommitPrimary, 5);
-  EXPECT_EQ(participant().malformed(), 1u);
-  EXPECT_EQ(LeftOver(), kNothing);
-}
-
-TEST_F(GarbageStep, WhatWasHeldBeforeAMalformedRecordStays) {
-  Send(txn::LogType::kLock, 1);
-  EXPECT_EQ(participant().malformed(), 0u);
-  EXPECT_EQ(participant().held_records(), 1u);
-  Send(static_cast<txn::LogType>(99), 2);
-  EXPECT_EQ(participant().malformed(), 1u);
-  EXPECT_GE(participant().held_records(), 1u);
-  EXPECT_EQ(LeftOver(), (rdma::RingMesh::Counts{.links = 1, .accepted = 2})) << "recovery asks for it";
 }
 
 // Transactions on node 0 that write there and read at nodes 1 and 2; no region has a backup, so that VALIDATE
