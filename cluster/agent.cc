@@ -94,8 +94,8 @@ absl::Status Agent::StartLink(Manager* manager) {
     Manager::Safe safe = manager->Report(node, oldest, known);
     return ControlLink::Safe{safe.global_oldest, safe.safe_point};
   };
-  options.lost = [this](NodeId node, bool silent) { OnLost(node, silent); };
-  options.bad_clock = [this](absl::Status why) { End({false, std::string(why.message())}); };
+  options.lost = [this](NodeId node, ControlLink::Loss how) { OnLost(node, how); };
+  options.bad_clock = [this](absl::Status why) { End({false, WithAbsence(std::string(why.message()))}); };
   auto link = std::make_unique<ControlLink>(std::move(options), *loop_, fabric_, *queue_, cluster_clock_,
                                             safe_point_);
   FURROW_RETURN_IF_ERROR(link->Start());
@@ -113,7 +113,7 @@ absl::Status Agent::Bootstrap(std::unique_ptr<ConfigStore> store, uint32_t repli
   Manager::Options options;
   options.self = options_.self.id;
   options.clock_domain = options_.clock_domain;
-  options.lost = [this](std::string why) { End({false, std::move(why)}); };
+  options.lost = [this](std::string why) { End({false, WithAbsence(std::move(why))}); };
   options.founded = [this](RegionId first_region) { return host_.OnFounded(first_region); };
   options.changed = [this](const Configuration& configuration, NodeId left) {
     loop_->Post([this, configuration, left, link = link()] {
@@ -268,8 +268,6 @@ void Agent::End(ClusterEnd end) {
     if (state_ == State::kEnded || stopped_) return;
     state_ = State::kEnded;
   }
-  // Who was away has not lost the others: they have lost it.
-  if (std::string absence = Absence(); !end.in_good_order && !absence.empty()) end.why = std::move(absence);
   Manager* const manager = this->manager();
   if (manager == nullptr) {
     // First the reason, then its effects.
@@ -294,34 +292,64 @@ std::string Agent::Absence() const {
   const Nanos absent = link == nullptr ? 0 : link->overslept();
   // Others may count from a beat that was on its way when this process was stopped.
   if (absent < lease_ns_ / 2) return "";
+  return absl::StrFormat("node %d did not run for %.1f s (it was stopped, or got no processor)",
+                         options_.self.id.value(), static_cast<double>(absent) / kSecond);
+}
+
+std::string Agent::LostByAll(const std::string& absence) const {
   return absl::StrFormat(
-      "node %d did not run for %.1f s (it was stopped, or got no processor), and is lost to the other "
-      "members, "
-      "which wait %.1f s: let its host have time, or found clusters with a longer --lease",
-      options_.self.id.value(), static_cast<double>(absent) / kSecond,
-      static_cast<double>(lease_ns_) / kSecond);
+      "%s, and is lost to the other members, which wait %.1f s: let its host have time, or found clusters "
+      "with a longer --lease",
+      absence, static_cast<double>(lease_ns_) / kSecond);
+}
+
+std::string Agent::WithAbsence(std::string why) const {
+  const std::string absence = Absence();
+  return absence.empty() ? why : absl::StrCat(why, "; and ", absence);
 }
 
 void Agent::TellHost(const ClusterEnd& end) { host_.OnEnded(end); }
 
-void Agent::OnLost(NodeId node, bool silent) {
+std::string Agent::HowLost(ControlLink::Loss how) const {
+  switch (how) {
+    case ControlLink::Loss::kBroken:
+      return " is lost: it crashed or was killed";
+    case ControlLink::Loss::kSilent:
+      return absl::StrFormat(" is lost: it was silent for %.1f s; it was stopped, or hangs",
+                             static_cast<double>(lease_ns_) / kSecond);
+    case ControlLink::Loss::kNeverCame:
+      return absl::StrFormat(" is lost: it was admitted, and did not connect over the fabric within %.0f s",
+                             static_cast<double>(kLinkTimeoutNs) / kSecond);
+  }
+  return "";
+}
+
+void Agent::OnLost(NodeId node, ControlLink::Loss how) {
   {
     MutexLock lock(&mutex_);
     if (leaving_ || state_ == State::kEnded) return;
   }
-  const std::string how =
-      silent ? absl::StrFormat(" is lost: it was silent for %.1f s; it was stopped, or hangs",
-                               static_cast<double>(lease_ns_) / kSecond)
-             : " is lost: it crashed or was killed";
+  const std::string absence = Absence();
   Manager* const manager = this->manager();
   if (manager == nullptr) {
-    return End({false, absl::StrCat("node ", node.value(), ", the configuration manager,", how)});
+    // Who was away has not lost the manager: the manager has lost it.
+    if (!absence.empty()) return End({false, LostByAll(absence), options_.self.id});
+    return End(
+        {false, absl::StrCat("node ", node.value(), ", the configuration manager,", HowLost(how)), node});
   }
   const Configuration configuration = manager->configuration();
   const Member* member = configuration.Find(node);
   if (member == nullptr) return;
-  End({false, absl::StrCat(member->role == Role::kCompute ? "compute member " : "node ", node.value(), " at ",
-                           member->control_address, how)});
+  std::string why = absl::StrCat(member->role == Role::kCompute ? "compute member " : "node ", node.value(),
+                                 " at ", member->control_address, HowLost(how));
+  if (absence.empty()) return End({false, std::move(why), node});
+  // A member that crashed while this one was away, or the first of all the others to show that it has lost
+  // this one: that shows when they have had the time.
+  ControlLink* const link = this->link();
+  loop_->CallAt(loop_->Now() + link->tick_ns(), [this, link, node, absence, why = std::move(why)] {
+    if (link->alone()) return End({false, LostByAll(absence), options_.self.id});
+    End({false, absl::StrCat(why, "; and ", absence), node});
+  });
 }
 
 void Agent::Stop() {

@@ -139,10 +139,15 @@ class Agent final : public ControlHandler {
   // Does not block.
   void End(ClusterEnd end);
   void TellHost(const ClusterEnd& end);
-  void OnLost(NodeId node, bool silent);
+  void OnLost(NodeId node, ControlLink::Loss how);
   void EndForDataLink(NodeId peer, Incarnation incarnation);
-  // That this process did not run for a lease's time just now, in a sentence; empty: it did.
+  // That this process did not run for half a lease's time just now, in half a sentence; empty: it did.
   std::string Absence() const;
+  // The sentence, when that is why the others have lost this member.
+  std::string LostByAll(const std::string& absence) const;
+  std::string HowLost(ControlLink::Loss how) const;
+  // The reason, and the absence if there was one: it may have to do with the reason, or not.
+  std::string WithAbsence(std::string why) const;
   // Ends the beat, and with it the connections: peers that still live learn that this member does not.
   void StopLink();
   absl::Status CheckConfig(uint64_t config) const;

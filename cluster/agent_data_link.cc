@@ -24,7 +24,7 @@ void Agent::OnDataLinkLost(NodeId peer) {
   // A peer that has crashed or hangs is the manager's to find, within a lease's time, and its reason is
   // better.
   loop_->Post([this, peer, incarnation] {
-    loop_->CallAt(loop_->Now() + options_.lease_ns * 3 / 2,
+    loop_->CallAt(loop_->Now() + lease_ns_ * 3 / 2,
                   [this, peer, incarnation] { EndForDataLink(peer, incarnation); });
   });
 }
@@ -39,8 +39,8 @@ void Agent::EndForDataLink(NodeId peer, Incarnation incarnation) {
   std::string why =
       absl::StrCat("the data connection from node ", options_.self.id.value(), " to node ", peer.value(),
                    " has failed, though both are alive: transactions between them cannot end. The logs of "
-                   "both nodes may say "
-                   "why; start the cluster anew");
+                   "both nodes may say why; "
+                   "start the cluster anew");
   FURROW_LOG(ERROR) << why;
   if (is_manager()) return End({false, std::move(why)});
   data_link_thread_ = Thread({.name = "data-link", .realtime_priority = 0, .cpu = {}}, [this, why] {

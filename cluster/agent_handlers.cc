@@ -188,7 +188,14 @@ absl::Status Agent::MemberStatus(const pb::MemberStatusRequest&, pb::MemberStatu
 
 absl::Status Agent::EndCluster(const pb::EndClusterRequest& request, pb::EndClusterReply*) {
   // On the manager: somebody wants the cluster stopped. Elsewhere: the manager says that it has ended.
-  End({request.in_good_order(), request.why()});
+  const std::string absence = Absence();
+  if (request.in_good_order()) {
+    End({true, request.why()});
+  } else if (NodeId(request.lost()) == options_.self.id && !absence.empty()) {
+    End({false, LostByAll(absence), options_.self.id});
+  } else {
+    End({false, WithAbsence(request.why()), NodeId(request.lost())});
+  }
   return absl::OkStatus();
 }
 

@@ -55,6 +55,16 @@ class FakeHost final : public MemberHost {
   bool in_good_order ABSL_GUARDED_BY(mutex) = false;
 };
 
+// Of all members in these tests.
+inline constexpr Nanos kTestLease = 10 * kSecond;
+
+// Goes on at once by what is added: as if the process had been stopped for so long.
+class SkippingClock final : public Clock {
+ public:
+  Nanos Now() const override { return MonotonicClock().Now() + skipped.load(); }
+  std::atomic<Nanos> skipped{0};
+};
+
 // One member, as client/ would assemble it.
 struct Process {
   Process(const std::string& root, uint32_t node, Role role = Role::kStorage)
@@ -71,8 +81,8 @@ struct Process {
     options.cluster_id = kCluster;
     options.secret = kSecret;
     options.clock_domain = "one";
-    agent = std::make_unique<Agent>(std::move(options), host, MonotonicClock(), *fabric, clock, safe_point,
-                                    directory);
+    options.lease_ns = kTestLease;
+    agent = std::make_unique<Agent>(std::move(options), host, time, *fabric, clock, safe_point, directory);
     EXPECT_TRUE(agent->Listen("127.0.0.1:0").ok());
     EXPECT_TRUE(
         fabric->Listen(endpoint, [this](const rdma::ConnectRequest& r) { return agent->Accept(r); }).ok());
@@ -88,8 +98,15 @@ struct Process {
     return joined.ok() ? agent->Ready() : joined;
   }
 
+  void WaitForEnd(std::string* why) {
+    host.ended.wait();
+    MutexLock lock(&host.mutex);
+    *why = host.why;
+  }
+
   std::string endpoint;
   FakeHost host;
+  SkippingClock time;
   ClusterClock clock;
   SafePoint safe_point;
   RegionDirectory directory;

@@ -51,7 +51,7 @@ absl::Status ControlLink::Start() {
   FURROW_ASSIGN_OR_RETURN(registered_, fabric_.Register(memory_, rdma::Access::kWrite));
   loop_.AddPoller(&poller_);
   if (options_.manager) Beat();
-  const Nanos first_tick = loop_.Now() + options_.lease_ns / kTicksInLease;
+  const Nanos first_tick = loop_.Now() + tick_ns();
   tick_due_.store(first_tick);
   tick_timer_ = loop_.CallAt(first_tick, [this] { Tick(); });
   return absl::OkStatus();
@@ -146,7 +146,7 @@ void ControlLink::OnDisconnected(rdma::Connection& connection) {
   const NodeId node = peer->node;
   Discard(peer);
   if (first_) std::exchange(first_, nullptr)(absl::UnavailableError("the configuration manager went away"));
-  if (node != NodeId()) options_.lost(node, /*silent=*/false);
+  if (node != NodeId()) options_.lost(node, Loss::kBroken);
 }
 
 void ControlLink::Discard(Peer* peer) {
@@ -159,16 +159,19 @@ void ControlLink::Discard(Peer* peer) {
   loop_.CallAt(loop_.Now(), [dying] {});
 }
 
+bool ControlLink::alone() const {
+  return std::all_of(peers_.begin(), peers_.end(), [](const auto& p) { return p->node == NodeId(); });
+}
+
 Nanos ControlLink::overslept() const {
   const Nanos due = tick_due_.load();
   const Nanos late = due == 0 ? 0 : loop_.Now() - due;
-  return std::max(
-      {late > options_.lease_ns / kTicksInLease ? late : 0, overslept_.load(), overslept_before_.load()});
+  return std::max({late > tick_ns() ? late : 0, overslept_.load(), overslept_before_.load()});
 }
 
 void ControlLink::Tick() {
   const Nanos now = loop_.Now();
-  const Nanos period = options_.lease_ns / kTicksInLease;
+  const Nanos period = tick_ns();
   const Nanos late = now - tick_due_.load();
   overslept_before_.store(overslept_.exchange(late > period ? late : 0));
   tick_due_.store(now + period);
@@ -185,7 +188,7 @@ void ControlLink::Tick() {
   }
   for (NodeId node : silent) {
     if (first_) std::exchange(first_, nullptr)(absl::UnavailableError("the configuration manager is silent"));
-    options_.lost(node, /*silent=*/true);
+    options_.lost(node, Loss::kSilent);
     if (stopped_) return;
   }
 }
@@ -210,7 +213,7 @@ void ControlLink::Expect(NodeId node, Nanos deadline) {
   if (expected_.contains(node)) return;
   expected_[node] = loop_.CallAt(deadline, [this, node] {
     expected_.erase(node);
-    options_.lost(node, /*silent=*/true);
+    options_.lost(node, Loss::kNeverCame);
   });
 }
 

@@ -69,6 +69,11 @@ static_assert(std::is_trivially_copyable_v<BeatMessage>);
 
 class ControlLink final : public rdma::QueueEvents {
  public:
+  enum class Loss : uint8_t {
+    kBroken,     // its connection
+    kSilent,     // for a lease, while the connection is whole
+    kNeverCame,  // it opened none by the deadline of Expect()
+  };
   struct Safe {
     Timestamp global_oldest;
     Timestamp safe_point;
@@ -82,9 +87,8 @@ class ControlLink final : public rdma::QueueEvents {
     std::function<Safe(NodeId, Timestamp oldest_active, Timestamp known_global)> report;
     // Member: the manager has answered a beat that was sent at this time of this host's clock.
     std::function<void(Nanos sent)> answered;
-    // The connection to `node` is gone, or it has been silent for too long, and nobody said that it leaves.
-    // On the control thread; must not block.
-    std::function<void(NodeId node, bool silent)> lost;
+    // `node` is lost, and nobody said that it leaves. On the control thread; must not block.
+    std::function<void(NodeId node, Loss how)> lost;
     // A clock sample that cannot be. On the control thread; must not block.
     std::function<void(absl::Status)> bad_clock;
   };
@@ -111,6 +115,10 @@ class ControlLink final : public rdma::QueueEvents {
   void Expect(NodeId node, Nanos deadline);
   // No more callbacks, and no more connections: the peers see them end.
   void Stop();
+  // True if no peer is connected any more, but for those that have left.
+  bool alone() const;
+  // Two peers that lose this process for the same reason do so within this time.
+  Nanos tick_ns() const { return options_.lease_ns / kTicksInLease; }
   // Any thread: how long this process did not run (it was stopped, or got no core) when a tick was due, now
   // or at the last two; 0: for less than the time between two.
   Nanos overslept() const;

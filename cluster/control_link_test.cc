@@ -60,6 +60,7 @@ class World {
     std::unique_ptr<ControlLink> link;
     std::vector<NodeId> lost;
     std::vector<NodeId> silent;
+    std::vector<NodeId> never_came;
     Nanos answered = 0;
     std::vector<absl::Status> bad_clock;
     bool connected = false;
@@ -95,7 +96,12 @@ class World {
     };
     options.lease_ns = kLease;
     options.answered = [&host](Nanos sent) { host.answered = sent; };
-    options.lost = [&host](NodeId node, bool silent) { (silent ? host.silent : host.lost).push_back(node); };
+    options.lost = [&host](NodeId node, ControlLink::Loss how) {
+      (how == ControlLink::Loss::kBroken   ? host.lost
+       : how == ControlLink::Loss::kSilent ? host.silent
+                                           : host.never_came)
+          .push_back(node);
+    };
     options.bad_clock = [&host](absl::Status status) { host.bad_clock.push_back(std::move(status)); };
     host.link = std::make_unique<ControlLink>(std::move(options), *host.loop, *host.fabric, *host.queue,
                                               *host.clock, host.safe_point);
@@ -189,7 +195,8 @@ TEST(ControlLinkTest, MemberThatNeverConnectsIsLost) {
   w.host(0).link->Expect(NodeId(2), w.host(0).loop->Now() + kSecond);  // is there
   w.host(0).link->Expect(NodeId(9), w.host(0).loop->Now() + kSecond);  // is not
   w.For(3 * kSecond);
-  EXPECT_THAT(w.host(0).silent, ElementsAre(NodeId(9)));
+  EXPECT_THAT(w.host(0).never_came, ElementsAre(NodeId(9)));
+  EXPECT_THAT(w.host(0).silent, IsEmpty());
 }
 
 TEST(ControlLinkTest, SilentMemberIsLostWithinAFifthMoreThanALease) {

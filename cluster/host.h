@@ -43,6 +43,7 @@ struct MemberReport {
 struct ClusterEnd {
   bool in_good_order = false;  // somebody stopped it; otherwise something was lost
   std::string why;             // one sentence
+  NodeId lost{};               // the member whose silence or broken connection is the reason; 0: none
 };
 
 // Called on threads of gRPC or on the control thread, never on a worker. Thread-safe. Except where it says

@@ -309,6 +309,7 @@ void Manager::Announce(const ClusterEnd& end, std::function<void()> told) {
   pb::EndClusterRequest request;
   request.set_in_good_order(end.in_good_order);
   request.set_why(end.why);
+  request.set_lost(end.lost.value());
   for (size_t i = 0; i < members.size(); ++i) {
     client_.Start(members[i].control_address, request, &round->replies[i], 2 * kSecond, one);
   }
