@@ -100,7 +100,6 @@ Task<absl::StatusOr<const RegionMapping*>> RemoteControlPlane::AllocateRegion(Al
 }
 
 Task<absl::StatusOr<const RegionMapping*>> RemoteControlPlane::LookupRegion(RegionId id) {
-  if (const RegionMapping* known = directory_.Find(id)) co_return known;
   pb::LookupRegionRequest message;
   message.set_id(id.value());
   CallAwaiter<pb::LookupRegionRequest, pb::LookupRegionReply> call(client_, manager(), std::move(message),

@@ -90,7 +90,7 @@ class ControlPlane {
   virtual ~ControlPlane() = default;
   // ResourceExhausted: no storage member has room. The mapping is in the directory when it returns.
   virtual Task<absl::StatusOr<const RegionMapping*>> AllocateRegion(AllocateRegionRequest request) = 0;
-  // NotFound: there is no such region.
+  // Asks, also for what the directory knows: that may be out of date. NotFound: there is no such region.
   virtual Task<absl::StatusOr<const RegionMapping*>> LookupRegion(RegionId id) = 0;
 };
 

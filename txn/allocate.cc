@@ -19,7 +19,7 @@ uint32_t BatchOf(uint32_t wanted, storage::SizeClass size_class) {
   return std::max<uint32_t>(1, std::min(wanted, per_block / 2 + 1));
 }
 
-// What a primary's refusal means to who has asked. Mappings are checked again by the next attempt.
+// What a primary's refusal means to who has asked.
 absl::Status LeaseRefused(const MessageHeader& header, std::span<const std::byte> answer, NodeId primary,
                           RegionId locality, storage::SizeClass size_class) {
   answer = answer.subspan(sizeof header);
@@ -33,10 +33,12 @@ absl::Status LeaseRefused(const MessageHeader& header, std::span<const std::byte
       return absl::ResourceExhaustedError(
           absl::StrCat(what, ". Delete data, or give the storage nodes more memory"));
     case AnswerCode::kNotPrimary:
-      return absl::FailedPreconditionError(
-          absl::StrCat(what, ". What this member knows of the region is out of date: try again"));
+      return absl::FailedPreconditionError(absl::StrCat(
+          what, ". No member is known to be its primary now: try again when the cluster has settled"));
     case AnswerCode::kUnavailable:
       return absl::UnavailableError(absl::StrCat(what, ". Try again when all members answer"));
+    case AnswerCode::kFailed:
+      return absl::InternalError(absl::StrCat(what, ". The log of that node says more"));
     default:
       return absl::InternalError(
           absl::StrCat(what, "it does not understand the request. Do both run the same version?"));
@@ -79,9 +81,34 @@ Task<absl::Status> Coordinator::FetchLeases(RegionId locality, storage::SizeClas
   }
   const uint32_t count = BatchOf(node_.options.lease_batch, size_class);
   std::vector<storage::SlotLease> slots;
-  NodeId primary = mapping->primary().node;
+  absl::Status leased = co_await LeaseFrom(*mapping, locality, size_class, count, &slots);
+  if (absl::IsFailedPrecondition(leased) && node_.control != nullptr) {
+    // What is known here of the region may be out of date.
+    FURROW_CO_ASSIGN_OR_RETURN(mapping, co_await node_.control->LookupRegion(locality));
+    leased = co_await LeaseFrom(*mapping, locality, size_class, count, &slots);
+  }
+  FURROW_CO_RETURN_IF_ERROR(leased);
+  if (slots.empty()) {
+    co_return absl::ResourceExhaustedError(absl::StrCat("node ", mapping->primary().node.value(),
+                                                        " leased no slots near region ", locality.value(),
+                                                        "; it may be out of memory"));
+  }
+  for (auto it = slots.rbegin(); it != slots.rend(); ++it) {
+    if (node_.directory.Find(it->address.region()) == nullptr) {
+      if (node_.control == nullptr) co_return absl::NotFoundError("a leased slot lies in an unknown region");
+      FURROW_CO_RETURN_IF_ERROR((co_await node_.control->LookupRegion(it->address.region())).status());
+    }
+    leases_.Give(locality, size_class, *it);
+  }
+  co_return absl::OkStatus();
+}
+
+Task<absl::Status> Coordinator::LeaseFrom(const cluster::RegionMapping& mapping, RegionId locality,
+                                          storage::SizeClass size_class, uint32_t count,
+                                          std::vector<storage::SlotLease>* slots) {
+  const NodeId primary = mapping.primary().node;
   if (primary == node_.options.id) {
-    FURROW_CO_RETURN_IF_ERROR(co_await LeaseHere(locality, size_class, count, NodeId(), &slots));
+    FURROW_CO_RETURN_IF_ERROR(co_await LeaseHere(locality, size_class, count, NodeId(), slots));
   } else {
     LeaseRequest request{locality.value(), size_class.value(), static_cast<uint16_t>(count)};
     FURROW_CO_ASSIGN_OR_RETURN(
@@ -100,21 +127,9 @@ Task<absl::Status> Coordinator::FetchLeases(RegionId locality, storage::SizeClas
         co_return absl::InternalError(
             absl::StrCat("node ", primary.value(), " leased slots that nobody asked for"));
       }
-      slots.push_back(
+      slots->push_back(
           {Address::FromBits(slot.address), storage::ObjectWord::FromBits(slot.expected), slot.slot_bytes});
     }
-  }
-  if (slots.empty()) {
-    co_return absl::ResourceExhaustedError(absl::StrCat("node ", primary.value(),
-                                                        " leased no slots near region ", locality.value(),
-                                                        "; it may be out of memory"));
-  }
-  for (auto it = slots.rbegin(); it != slots.rend(); ++it) {
-    if (node_.directory.Find(it->address.region()) == nullptr) {
-      if (node_.control == nullptr) co_return absl::NotFoundError("a leased slot lies in an unknown region");
-      FURROW_CO_RETURN_IF_ERROR((co_await node_.control->LookupRegion(it->address.region())).status());
-    }
-    leases_.Give(locality, size_class, *it);
   }
   co_return absl::OkStatus();
 }

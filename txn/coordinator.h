@@ -103,6 +103,10 @@ class Coordinator {
   Task<absl::Status> LeaseHere(RegionId locality, storage::SizeClass size_class, uint32_t count,
                                NodeId holder, std::vector<storage::SlotLease>* out);
   Task<absl::Status> FetchLeases(RegionId locality, storage::SizeClass size_class);
+  // Asks the primary that the mapping names. FailedPrecondition: it is not the primary.
+  Task<absl::Status> LeaseFrom(const cluster::RegionMapping& mapping, RegionId locality,
+                               storage::SizeClass size_class, uint32_t count,
+                               std::vector<storage::SlotLease>* slots);
   // Returns every cached lease to its primary.
   void ReturnLeases();
 

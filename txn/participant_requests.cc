@@ -12,9 +12,19 @@ namespace furrow::txn {
 namespace {
 
 AnswerCode RefusalOf(absl::StatusCode code) {
-  if (code == absl::StatusCode::kResourceExhausted) return AnswerCode::kNoMemory;
-  if (code == absl::StatusCode::kFailedPrecondition) return AnswerCode::kNotPrimary;
-  return AnswerCode::kUnavailable;
+  switch (code) {
+    case absl::StatusCode::kResourceExhausted:
+      return AnswerCode::kNoMemory;
+    case absl::StatusCode::kFailedPrecondition:
+      return AnswerCode::kNotPrimary;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kAborted:
+    case absl::StatusCode::kCancelled:
+      return AnswerCode::kUnavailable;
+    default:
+      return AnswerCode::kFailed;
+  }
 }
 
 }  // namespace

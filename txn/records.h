@@ -145,6 +145,7 @@ enum class AnswerCode : uint8_t {
   kNoMemory = 3,    // a limit is reached: deleting data or raising it helps
   kBadRequest = 4,  // malformed, or not possible in this state
   kUnavailable = 5,  // a member that is needed for it does not answer, or the cluster is changing
+  kFailed = 6,       // an error there, which trying again does not help
 };
 inline constexpr size_t kMaxRefusalText = 256;
 

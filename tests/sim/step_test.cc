@@ -298,6 +298,48 @@ TEST_F(AllocationStep, AStaleMappingIsNoLackOfMemory) {
   EXPECT_NE(status.message().find("not the primary"), absl::string_view::npos) << status;
 }
 
+// A manager that knows better than the directory, and has no region to give.
+class FreshControl final : public cluster::ControlPlane {
+ public:
+  FreshControl(txn::Node& node, cluster::RegionMapping fresh) : node_(node), fresh_(std::move(fresh)) {}
+  Task<absl::StatusOr<const cluster::RegionMapping*>> AllocateRegion(
+      cluster::AllocateRegionRequest) override {
+    co_return absl::DataLossError("the table of regions is damaged");
+  }
+  Task<absl::StatusOr<const cluster::RegionMapping*>> LookupRegion(RegionId) override {
+    ++lookups;
+    co_return node_.directory.Put(fresh_);
+  }
+  int lookups = 0;
+
+ private:
+  txn::Node& node_;
+  const cluster::RegionMapping fresh_;
+};
+
+TEST_F(AllocationStep, AStaleMappingIsLookedUpAgain) {
+  cluster::RegionMapping mapping = *cluster_.node(1).directory.Find(region_);
+  mapping.config = ConfigId(12);
+  FreshControl control(cluster_.node(1), mapping);
+  cluster_.node(1).control = &control;
+  std::swap(mapping.replicas[0], mapping.replicas[2]);
+  mapping.config = ConfigId(11);
+  cluster_.node(1).directory.Put(mapping);
+  const absl::Status status = Allocate(1, region_, kBytes);
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(control.lookups, 1);
+}
+
+TEST_F(AllocationStep, AnErrorOfThePrimaryIsNoMatterOfTryingAgain) {
+  FreshControl control(cluster_.node(0), *cluster_.node(0).directory.Find(region_));
+  cluster_.node(0).control = &control;
+  absl::Status status;
+  for (int i = 0; i < 2000 && status.ok(); ++i) status = Allocate(1, region_, 7000);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+  EXPECT_NE(status.message().find("is damaged"), absl::string_view::npos) << status;
+  EXPECT_EQ(status.message().find("ry again"), absl::string_view::npos) << status;
+}
+
 TEST_F(AllocationStep, AFullPrimarySaysWhatIsFull) {
   storage::MemoryBudget& budget = cluster_.node(0).budget;
   ASSERT_TRUE(budget.Charge("the test", budget.limit() - budget.used() - (2 << 20)).ok());
