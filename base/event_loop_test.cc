@@ -255,19 +255,6 @@ TEST(EventLoopThreadTest, StopEndsAParkedLoop) {
   runner.Join();
 }
 
-TEST(EventLoopThreadTest, SpinningAndYieldingLoopAlsoReachesItsPark) {
-  ThreadParker parker;
-  EventLoop loop(MonotonicClock(), parker, {.spin_ns = kMicrosecond, .yields = 3, .busy_yield_ns = 1});
-  int polls_without_work = 0;
-  FunctionPoller poller([&] { return ++polls_without_work < 1000; });  // busy for 1000 rounds, then idle
-  loop.AddPoller(&poller);
-  Thread runner({.name = "loop"}, [&] { loop.Run(); });
-  loop.Post([&] { loop.CallAt(MonotonicClock().Now() + kMillisecond, [&] { loop.Stop(); }); });
-  runner.Join();
-  EXPECT_GE(polls_without_work, 1000);
-  loop.RemovePoller(&poller);
-}
-
 // A parker that only counts, to see what Run() does when it finds work at the last moment.
 class CountingParker : public Parker {
  public:
@@ -280,6 +267,19 @@ class CountingParker : public Parker {
   std::function<void()> on_prepare = [] {};
   std::function<void()> on_park = [] {};
 };
+
+TEST(EventLoopParkTest, SpinningAndYieldingLoopAlsoReachesItsPark) {
+  CountingParker parker;
+  EventLoop loop(MonotonicClock(), parker, {.spin_ns = kMicrosecond, .yields = 3, .busy_yield_ns = 1});
+  int polls = 0;
+  FunctionPoller poller([&] { return ++polls < 1000; });  // busy for 1000 rounds, then idle
+  loop.AddPoller(&poller);
+  parker.on_park = [&] { loop.Stop(); };
+  loop.Run();
+  EXPECT_GE(polls, 1000);
+  EXPECT_EQ(parker.parked, 1);
+  loop.RemovePoller(&poller);
+}
 
 TEST(EventLoopParkTest, WorkThatArrivesAfterPrepareCancelsThePark) {
   ManualClock clock;
