@@ -305,27 +305,16 @@ Task<absl::StatusOr<std::shared_ptr<const Table>>> Catalog::CreateTable(txn::Wor
   table.indexes.resize(spec.secondaries.size() + 1);
   for (size_t i = 0; i < table.indexes.size(); ++i)
     table.indexes[i].partitions.resize(PartitionCount(spec, i));
-  // Held from before the record is there, so that nobody here takes it for left over; destroyed with this
-  // coroutine, too.
-  struct Making {
-    Catalog& catalog;
-    uint32_t id = 0;
-    void Set(uint32_t table_id) {
-      MutexLock lock(&catalog.mutex_);
-      catalog.making_.erase(id);
-      if (table_id != 0) catalog.making_.insert(table_id);
-      id = table_id;
-    }
-    ~Making() { Set(0); }
-  } making{*this};
+  // From before the record is there, so that nobody here takes it for left over.
+  Working working(*this);
   const txn::CommitResult ids = co_await worker.Run([&](txn::Transaction& tx) -> Task<absl::Status> {
     FURROW_CO_RETURN_IF_ERROR(co_await TakeIds(tx, *catalog, options_.first_region, &record));
-    making.Set(table.table_id);
+    working.Begin(table.table_id);
     co_return absl::OkStatus();
   });
   FURROW_CO_RETURN_IF_ERROR(ids.status);
   const absl::Status made = co_await MakeTable(worker, *catalog, &table);
-  making.Set(0);
+  working.End();
   if (!made.ok()) {
     co_await FreeLeftOvers(worker, *catalog);
     co_return made;

@@ -32,7 +32,7 @@ namespace furrow::index {
 struct StorageRecord {
   enum class State : uint8_t { kMaking = 1, kFreeing = 2 };
   State state = State::kMaking;
-  // Who makes it. When that is no member any more, anybody may free it.
+  // Who makes it, or frees it. When that is no member any more, or 0, anybody may take it over and free it.
   NodeId maker{};
   Incarnation incarnation{};
   // Partitions whose root is null, and regions 0, do not exist (any more). While a hash partition is made or

@@ -1,4 +1,6 @@
 // Dropping tables, and what failed calls leave.
+#include <cstring>
+#include <functional>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -80,27 +82,53 @@ class DropTest : public ::testing::Test {
     return slots;
   }
   size_t Regions() { return cluster_.sim().node(0).directory.All().size(); }
+  // Runs `body` on the catalog's own table.
+  using CatalogBody = std::function<Task<absl::Status>(Transaction&, const Table& catalog)>;
+  Task<absl::Status> InCatalog(txn::Worker& worker, CatalogBody body) {
+    const txn::CommitResult result = co_await worker.Run([&](Transaction& tx) -> Task<absl::Status> {
+      CatalogRoot root;
+      const txn::ReadResult read = co_await tx.Read(CatalogRootAddress(RegionId(1)), sizeof(root));
+      if (!read.ok()) co_return read.status();
+      std::memcpy(&root, read->data(), sizeof(root));
+      InnerCache cache(1 << 20);
+      const Table catalog(CatalogDescriptor(RegionId(1), Address::FromBits(root.tree)), {}, cache);
+      co_return co_await body(tx, catalog);
+    });
+    co_return result.status;
+  }
+  void RunInCatalog(CatalogBody body) {
+    cluster_.RunOn(
+        0, [&](txn::Worker& worker) -> Task<void> { IndexCluster::Check(co_await InCatalog(worker, body)); });
+  }
   // Rows of the catalog that begin with a letter.
   int CatalogRows(std::string_view prefix) {
     int rows = 0;
-    cluster_.RunOn(0, [&](txn::Worker& worker) -> Task<void> {
-      const txn::CommitResult result = co_await worker.Run([&](Transaction& tx) -> Task<absl::Status> {
-        rows = 0;
-        CatalogRoot root;
-        const txn::ReadResult read = co_await tx.Read(CatalogRootAddress(RegionId(1)), sizeof(root));
-        if (!read.ok()) co_return read.status();
-        std::memcpy(&root, read->data(), sizeof(root));
-        InnerCache cache(1 << 20);
-        const Table catalog(CatalogDescriptor(RegionId(1), Address::FromBits(root.tree)), {}, cache);
-        const auto count = [&](const Row&) {
-          ++rows;
-          return true;
-        };
-        co_return co_await catalog.Scan(tx, {.range = KeyRange::Prefix(prefix)}, count);
-      });
-      IndexCluster::Check(result.status);
+    RunInCatalog([&](Transaction& tx, const Table& catalog) -> Task<absl::Status> {
+      rows = 0;
+      const auto count = [&](const Row&) {
+        ++rows;
+        return true;
+      };
+      co_return co_await catalog.Scan(tx, {.range = KeyRange::Prefix(prefix)}, count);
     });
     return rows;
+  }
+  // Moves a table into a record, as if `maker` worked at it and had got no further.
+  void LeaveOver(const Table& table, StorageRecord::State state, NodeId maker, Incarnation incarnation) {
+    RunInCatalog([&](Transaction& tx, const Table& catalog) -> Task<absl::Status> {
+      const std::string key = TableKey(table.spec().name);
+      const RowResult row = co_await catalog.Get(tx, key);
+      if (!row.ok()) co_return row.status();
+      const absl::Status deleted = co_await catalog.Delete(tx, *row);
+      if (!deleted.ok()) co_return deleted;
+      StorageRecord record;
+      record.state = state;
+      record.maker = maker;
+      record.incarnation = incarnation;
+      record.owns_regions = true;
+      record.table = table.descriptor();
+      co_return co_await WriteRecord(tx, catalog, record);
+    });
   }
 
   IndexCluster cluster_;
@@ -230,28 +258,7 @@ TEST_F(DropTest, WhatWasLeftOverIsFreedByTheNextCall) {
   for (const StorageRecord::State state : {StorageRecord::State::kMaking, StorageRecord::State::kFreeing}) {
     const auto table = cluster_.Create(0, Spec("t", IndexKind::kBtree));
     Fill(0, table, 100);
-    cluster_.RunOn(0, [&](txn::Worker& worker) -> Task<void> {
-      const txn::CommitResult result = co_await worker.Run([&](Transaction& tx) -> Task<absl::Status> {
-        CatalogRoot root;
-        const txn::ReadResult read = co_await tx.Read(CatalogRootAddress(RegionId(1)), sizeof(root));
-        if (!read.ok()) co_return read.status();
-        std::memcpy(&root, read->data(), sizeof(root));
-        InnerCache cache(1 << 20);
-        const Table catalog(CatalogDescriptor(RegionId(1), Address::FromBits(root.tree)), {}, cache);
-        const std::string key = TableKey("t");
-        const RowResult row = co_await catalog.Get(tx, key);
-        if (!row.ok()) co_return row.status();
-        const absl::Status deleted = co_await catalog.Delete(tx, *row);
-        if (!deleted.ok()) co_return deleted;
-        StorageRecord record;
-        record.state = state;
-        record.maker = NodeId(99);  // no member
-        record.owns_regions = true;
-        record.table = table->descriptor();
-        co_return co_await WriteRecord(tx, catalog, record);
-      });
-      IndexCluster::Check(result.status);
-    });
+    LeaveOver(*table, state, NodeId(99), Incarnation(1));  // no member
     EXPECT_EQ(CatalogRows(kRecordPrefix), 1);
     // Two at once may clear it up.
     int ended = 0;
@@ -270,6 +277,90 @@ TEST_F(DropTest, WhatWasLeftOverIsFreedByTheNextCall) {
   // The group's row is new, and stays; it has taken the free regions, or others are free in their place.
   const int free = CatalogRows(kFreeRegionPrefix);
   EXPECT_EQ(Slots(), before + 1 + static_cast<uint64_t>(free) - 3);
+}
+
+TEST_F(DropTest, WhatALiveMemberWorksAtIsLeftToIt) {
+  const auto options = cluster_.sim().node(0).options;
+  for (const StorageRecord::State state : {StorageRecord::State::kMaking, StorageRecord::State::kFreeing}) {
+    LeaveOver(*cluster_.Create(0, Spec("t", IndexKind::kBtree)), state, options.id, options.incarnation);
+    cluster_.Create(1, Spec("other", IndexKind::kHash, "g"));
+    IndexCluster::Check(Drop(1, "other"));
+    EXPECT_EQ(CatalogRows(kRecordPrefix), 1);
+    // Its next call finds it; one of an earlier life of that member is anybody's.
+    if (state == StorageRecord::State::kMaking) {
+      cluster_.Create(0, Spec("other", IndexKind::kHash, "g"));
+      IndexCluster::Check(Drop(0, "other"));
+    } else {
+      RunInCatalog([&](Transaction& tx, const Table& catalog) -> Task<absl::Status> {
+        std::string key;
+        std::string value;
+        const auto first = [&](const Row& row) {
+          key.assign(row.key);
+          value.assign(row.value);
+          return false;
+        };
+        const absl::Status found = co_await catalog.Scan(tx, {.range = KeyRange::Prefix("d")}, first);
+        if (!found.ok()) co_return found;
+        absl::StatusOr<StorageRecord> record = DecodeRecord(value);
+        if (!record.ok()) co_return record.status();
+        record->incarnation = Incarnation(options.incarnation.value() + 1);
+        co_return co_await WriteRecord(tx, catalog, *record);
+      });
+      cluster_.Create(2, Spec("other", IndexKind::kHash, "g"));
+    }
+    EXPECT_EQ(CatalogRows(kRecordPrefix), 0);
+  }
+}
+
+// One is damaged, one of a later version.
+TEST_F(DropTest, RecordsThatCannotBeReadKeepNoOthersFromBeingFreed) {
+  RunInCatalog([&](Transaction& tx, const Table& catalog) -> Task<absl::Status> {
+    const std::string damaged = RecordKey(0);
+    const std::string newer = RecordKey(1);
+    const std::string bytes = "\x09 of a format that is not there yet";
+    const absl::Status status = (co_await catalog.Insert(tx, damaged, "")).status();
+    if (!status.ok()) co_return status;
+    co_return (co_await catalog.Insert(tx, newer, bytes)).status();
+  });
+  const auto table = cluster_.Create(0, Spec("t", IndexKind::kBtree));
+  LeaveOver(*table, StorageRecord::State::kFreeing, NodeId(99), Incarnation(1));
+  EXPECT_EQ(CatalogRows(kRecordPrefix), 3);
+  cluster_.Create(1, Spec("other", IndexKind::kHash, "g"));
+  EXPECT_EQ(CatalogRows(kRecordPrefix), 2);
+  const absl::Status read = Get(2, *table, Key(1));
+  EXPECT_TRUE(absl::IsFailedPrecondition(read)) << read;
+}
+
+// Somebody touches the record of a drop under way.
+TEST_F(DropTest, ADropSaysThatItSucceededOnlyWhenItsRecordHasGone) {
+  for (const bool erase : {true, false}) {
+    const auto table = cluster_.Create(0, Spec("t", IndexKind::kBtree));
+    Fill(0, table, 600);
+    absl::Status dropped = absl::UnknownError("not run");
+    bool ended = false;
+    const auto drop = [&]() -> Task<void> {
+      dropped = co_await cluster_.catalog(0).DropTable(cluster_.worker(0), "t");
+      ended = true;
+    };
+    cluster_.worker(0).loop().Spawn(drop());
+    while (CatalogRows(TableKey("t")) != 0) {
+    }
+    RunInCatalog([&](Transaction& tx, const Table& catalog) -> Task<absl::Status> {
+      if (erase) co_return co_await EraseRecord(tx, catalog, table->id());
+      const std::string key = RecordKey(table->id());
+      const RowResult row = co_await catalog.Get(tx, key);
+      if (!row.ok()) co_return row.status();
+      co_return (co_await catalog.Update(tx, *row, "\x09 of a format that is not there yet")).status();
+    });
+    EXPECT_FALSE(ended) << "the table is too small for this test";
+    cluster_.RunUntil([&] { return ended; });
+    if (erase) {
+      EXPECT_TRUE(dropped.ok()) << dropped;
+    } else {
+      EXPECT_TRUE(absl::IsFailedPrecondition(dropped)) << dropped;
+      EXPECT_NE(dropped.message().find("upgrade"), std::string::npos) << dropped;
+    }
+  }
 }
 
 }  // namespace
