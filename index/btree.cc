@@ -6,7 +6,6 @@
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "index/row_access.h"
-#include "txn/worker.h"
 
 namespace furrow::index {
 
@@ -119,15 +118,14 @@ Task<absl::Status> Btree::Walk(txn::Transaction& tx, Target target, Path* path) 
     if (!read.ok()) {
       // The transaction's own reads lead from the root, which goes with the table alone, to nodes of one
       // snapshot.
-      if (read.status().code() == absl::StatusCode::kNotFound ||
-          read.status().code() == absl::StatusCode::kInvalidArgument) {
-        co_return TableIsGone(id_, absl::StrCat("the node at ", ToString(route.address), " is gone"));
-      }
-      co_return read.status();
+      if (!IsMissing(read.status())) co_return read.status();
+      co_return co_await WhyMissing(life_, tx, id_,
+                                    absl::StrCat("the node at ", ToString(route.address), " is gone"));
     }
     const NodeView node(*read, sizes_);
     if (!node.IsNodeOf(id_, partition_)) {
-      co_return TableIsGone(id_, absl::StrCat("another object is at ", ToString(route.address)));
+      co_return co_await WhyMissing(life_, tx, id_,
+                                    absl::StrCat("another object is at ", ToString(route.address)));
     }
     if (route.level >= 0 && node.level() != route.level) co_return Broken(route.address, "has another level");
     if (!node.Covers(target)) co_return Broken(route.address, "has another range than its parent says");
@@ -155,23 +153,6 @@ Task<absl::StatusOr<Address>> Btree::CreateIn(txn::Transaction& tx, uint32_t id,
                              co_await tx.Alloc(locality, sizes.inner));
   FURROW_CHECK(NodeEditor(root.payload.first(sizes.leaf)).Build(id, partition, 0, {}, {}, {}));
   co_return root.address;
-}
-
-namespace {
-Task<absl::Status> CreateTree(txn::Transaction& tx, uint32_t id, uint32_t partition, RegionId locality,
-                              uint32_t max_key_bytes, Address* root) {
-  FURROW_CO_ASSIGN_OR_RETURN(*root, co_await Btree::CreateIn(tx, id, partition, locality, max_key_bytes));
-  co_return absl::OkStatus();
-}
-}  // namespace
-
-Task<absl::StatusOr<Address>> Btree::Create(txn::Worker& worker, uint32_t id, uint32_t partition,
-                                            RegionId locality, uint32_t max_key_bytes) {
-  Address root;
-  const txn::CommitResult result = co_await worker.Run(
-      [&](txn::Transaction& tx) { return CreateTree(tx, id, partition, locality, max_key_bytes, &root); });
-  FURROW_CO_RETURN_IF_ERROR(result.status);
-  co_return root;
 }
 
 }  // namespace furrow::index

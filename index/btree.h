@@ -31,6 +31,7 @@
 #include "index/btree_node.h"
 #include "index/descriptor.h"
 #include "index/inner_cache.h"
+#include "index/table_life.h"
 #include "txn/transaction.h"
 
 namespace furrow::index {
@@ -44,15 +45,16 @@ struct Leaf {
 
 class Btree {
  public:
-  // `cache` outlives the tree.
+  // `cache` and `life` outlive the tree. `life` null: of no table that could be dropped.
   Btree(uint32_t id, uint32_t partition, Address root, RegionId locality, uint32_t max_key_bytes,
-        InnerCache& cache)
+        InnerCache& cache, const TableLife* life = nullptr)
       : id_(id),
         partition_(partition),
         root_(root),
         locality_(locality),
         sizes_(NodeBytes::For(max_key_bytes)),
-        cache_(&cache) {}
+        cache_(&cache),
+        life_(life) {}
 
   // False: not everything is at hand, or the route is old; ask FindLeafSlow().
   bool TryFindLeaf(txn::Transaction& tx, const Target& target, absl::StatusOr<Leaf>* result) const;
@@ -95,10 +97,7 @@ class Btree {
   Task<absl::Status> Remove(txn::Transaction& tx, std::string_view key) const;
   Task<absl::Status> Replace(txn::Transaction& tx, std::string_view key, RowPointer by) const;
 
-  // Makes an empty tree near `locality` in a transaction of its own; the address of its root.
-  static Task<absl::StatusOr<Address>> Create(txn::Worker& worker, uint32_t id, uint32_t partition,
-                                              RegionId locality, uint32_t max_key_bytes);
-  // The same in a transaction of the caller's.
+  // Makes an empty tree near `locality`; the address of its root.
   static Task<absl::StatusOr<Address>> CreateIn(txn::Transaction& tx, uint32_t id, uint32_t partition,
                                                 RegionId locality, uint32_t max_key_bytes);
 
@@ -146,6 +145,7 @@ class Btree {
   RegionId locality_;
   NodeBytes sizes_;
   InnerCache* cache_;
+  const TableLife* life_;
 };
 
 }  // namespace furrow::index

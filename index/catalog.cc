@@ -101,6 +101,22 @@ Task<absl::Status> ReadDescriptor(txn::Transaction& tx, const Table& catalog, st
   co_return absl::OkStatus();
 }
 
+using Directories = std::vector<std::vector<HashDirectory>>;
+
+// By index and partition; those of B-trees are empty.
+Task<absl::StatusOr<Directories>> ReadDirectories(txn::Worker& worker, const TableDescriptor& table) {
+  Directories directories(table.indexes.size());
+  for (size_t i = 0; i < table.indexes.size(); ++i) {
+    if (table.kind(i) != IndexKind::kHash) continue;
+    for (const IndexPartition& partition : table.indexes[i].partitions) {
+      FURROW_CO_ASSIGN_OR_RETURN(HashDirectory directory,
+                                 co_await HashIndex::ReadDirectory(worker, table.indexes[i].id, partition));
+      directories[i].push_back(std::move(directory));
+    }
+  }
+  co_return directories;
+}
+
 Task<absl::Status> ReadNames(txn::Transaction& tx, const Table& catalog, std::vector<std::string>* names) {
   names->clear();
   const auto keep = [&](const Row& row) {
@@ -166,22 +182,23 @@ Task<absl::StatusOr<std::shared_ptr<const Table>>> Catalog::OpenCatalogTable(txn
 
 Task<absl::StatusOr<std::shared_ptr<const Table>>> Catalog::Open(txn::Worker& worker, std::string name) {
   FURROW_CO_ASSIGN_OR_RETURN(const std::shared_ptr<const Table> catalog, co_await OpenCatalogTable(worker));
-  std::string encoded;
-  const txn::CommitResult result = co_await worker.Run(
-      [&](txn::Transaction& tx) { return ReadDescriptor(tx, *catalog, name, &encoded); }, ReadOnly());
-  FURROW_CO_RETURN_IF_ERROR(result.status);
-  FURROW_CO_ASSIGN_OR_RETURN(TableDescriptor table, Decode(encoded));
-  if (auto open = FindOpen(name); open != nullptr && open->id() == table.table_id) co_return open;
-  std::vector<std::vector<HashDirectory>> directories(table.indexes.size());
-  for (size_t i = 0; i < table.indexes.size(); ++i) {
-    if (table.kind(i) != IndexKind::kHash) continue;
-    for (const IndexPartition& partition : table.indexes[i].partitions) {
-      FURROW_CO_ASSIGN_OR_RETURN(HashDirectory directory,
-                                 co_await HashIndex::ReadDirectory(worker, table.indexes[i].id, partition));
-      directories[i].push_back(std::move(directory));
+  uint32_t before = 0;  // the table that could not be opened; no table has id 0
+  while (true) {
+    std::string encoded;
+    const txn::CommitResult result = co_await worker.Run(
+        [&](txn::Transaction& tx) { return ReadDescriptor(tx, *catalog, name, &encoded); }, ReadOnly());
+    FURROW_CO_RETURN_IF_ERROR(result.status);
+    FURROW_CO_ASSIGN_OR_RETURN(TableDescriptor table, Decode(encoded));
+    if (auto open = FindOpen(name); open != nullptr && open->id() == table.table_id) co_return open;
+    absl::StatusOr<Directories> directories = co_await ReadDirectories(worker, table);
+    if (directories.ok()) {
+      co_return Keep(
+          std::make_shared<const Table>(std::move(table), *std::move(directories), cache_, catalog));
     }
+    // Damaged, or dropped since its descriptor was read: that shows in a second look.
+    if (!absl::IsDataLoss(directories.status()) || table.table_id == before) co_return directories.status();
+    before = table.table_id;
   }
-  co_return Keep(std::make_shared<const Table>(std::move(table), std::move(directories), cache_));
 }
 
 Task<absl::StatusOr<std::vector<std::string>>> Catalog::ListTables(txn::Worker& worker) {

@@ -8,6 +8,7 @@
 #include "index/btree_node.h"
 #include "index/hash_index.h"
 #include "index/inline_bucket.h"
+#include "index/row_access.h"
 #include "index/storage_record.h"
 #include "txn/worker.h"
 
@@ -17,17 +18,12 @@ namespace {
 constexpr uint32_t kBucketsPerTransaction = 16;  // with their rows
 constexpr int kOverflowPerTransaction = 8;       // of one chain
 
-bool IsGone(const absl::Status& status) {
-  // InvalidArgument: the block was cut anew, to slots that are smaller.
-  return status.code() == absl::StatusCode::kNotFound || status.code() == absl::StatusCode::kInvalidArgument;
-}
-
 // The object at `address`, `bytes` of it; empty if it is gone.
 Task<absl::StatusOr<std::span<const std::byte>>> ReadIfThere(txn::Transaction& tx, Address address,
                                                              uint32_t bytes) {
   const txn::ReadResult read = co_await tx.Read(address, bytes);
   if (read.ok()) co_return *read;
-  if (IsGone(read.status())) co_return std::span<const std::byte>();
+  if (IsMissing(read.status())) co_return std::span<const std::byte>();
   co_return read.status();
 }
 

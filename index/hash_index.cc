@@ -23,32 +23,25 @@ absl::Status HashDirectory::Add(Address bucket) {
   return absl::OkStatus();
 }
 
-absl::Status MissingBucket(const txn::ReadResult& read, uint32_t index, uint32_t number, Address address) {
-  uint32_t there = 0;
-  if (read.ok()) std::memcpy(&there, read->data(), sizeof(there));
-  if (there == index) {
-    return absl::DataLossError(absl::StrCat("hash index ", index, ": another bucket than ", number, " is at ",
-                                            ToString(address), ": run furrow doctor"));
-  }
-  return TableIsGone(index, absl::StrCat("bucket ", number, " is not at ", ToString(address)));
+Task<absl::Status> WhyNoBucket(const TableLife* life, txn::Transaction& tx, uint32_t index, uint32_t number,
+                               Address address) {
+  return WhyMissing(life, tx, index, absl::StrCat("bucket ", number, " is not at ", ToString(address)));
 }
 
 uint32_t HashIndex::BucketsFor(uint64_t rows) {
   return static_cast<uint32_t>(std::clamp<uint64_t>(rows / kMeanBucketEntries + 1, 1, 1u << 30));
 }
 
-absl::StatusOr<const Bucket*> HashIndex::Check(const txn::ReadResult& read, uint64_t hash,
-                                               Address address) const {
+absl::StatusOr<const Bucket*> HashIndex::Check(const txn::ReadResult& read, uint64_t hash) const {
   if (read.ok()) [[likely]] {
     const auto* bucket = reinterpret_cast<const Bucket*>(read->data());
     if (bucket->index == id_ && bucket->number == BucketNumber(hash)) [[likely]] {
       return bucket;
     }
-  } else if (read.status().code() != absl::StatusCode::kNotFound &&
-             read.status().code() != absl::StatusCode::kInvalidArgument) {
+  } else if (!IsMissing(read.status())) {
     return read.status();
   }
-  return MissingBucket(read, id_, BucketNumber(hash), address);
+  return nullptr;
 }
 
 bool HashIndex::TryFind(txn::Transaction& tx, uint64_t hash, const RowMatcher& match,
@@ -57,11 +50,12 @@ bool HashIndex::TryFind(txn::Transaction& tx, uint64_t hash, const RowMatcher& m
   for (Address at = Home(hash); !at.is_null();) {
     auto read = tx.Read(at, sizeof(Bucket));
     if (!read.await_ready()) return false;
-    const absl::StatusOr<const Bucket*> bucket = Check(read.await_resume(), hash, at);
+    const absl::StatusOr<const Bucket*> bucket = Check(read.await_resume(), hash);
     if (!bucket.ok()) {
       *result = bucket.status();
       return true;
     }
+    if (*bucket == nullptr) return false;
     for (const uint64_t entry : (*bucket)->entries) {
       const RowPointer pointer = RowPointer::FromBits(entry);
       if (pointer.is_null() || pointer.tag() != tag) continue;
@@ -76,7 +70,8 @@ bool HashIndex::TryFind(txn::Transaction& tx, uint64_t hash, const RowMatcher& m
 
 Task<absl::StatusOr<Row>> HashIndex::FindSlow(txn::Transaction& tx, uint64_t hash, RowMatcher match) const {
   for (Address at = Home(hash); !at.is_null();) {
-    FURROW_CO_ASSIGN_OR_RETURN(const Bucket* bucket, Check(co_await tx.Read(at, sizeof(Bucket)), hash, at));
+    FURROW_CO_ASSIGN_OR_RETURN(const Bucket* bucket, Check(co_await tx.Read(at, sizeof(Bucket)), hash));
+    if (bucket == nullptr) co_return co_await NoBucket(tx, hash, at);
     for (const uint64_t entry : bucket->entries) {
       const RowPointer pointer = RowPointer::FromBits(entry);
       if (pointer.is_null() || pointer.tag() != Tag(hash)) continue;
@@ -92,8 +87,8 @@ Task<absl::StatusOr<Row>> HashIndex::FindSlow(txn::Transaction& tx, uint64_t has
 int HashIndex::TryCandidates(txn::Transaction& tx, uint64_t hash, RowPointer* out, int max) const {
   auto read = tx.Read(Home(hash), sizeof(Bucket));
   if (!read.await_ready()) return -1;
-  const absl::StatusOr<const Bucket*> bucket = Check(read.await_resume(), hash, Home(hash));
-  if (!bucket.ok()) return 0;  // the lookup will say why
+  const absl::StatusOr<const Bucket*> bucket = Check(read.await_resume(), hash);
+  if (!bucket.ok() || *bucket == nullptr) return 0;  // the lookup will say why
   int found = 0;
   for (const uint64_t entry : (*bucket)->entries) {
     const RowPointer pointer = RowPointer::FromBits(entry);
@@ -109,7 +104,8 @@ Task<absl::Status> HashIndex::Insert(txn::Transaction& tx, uint64_t hash, RowMat
   size_t space = 0;
   uint64_t home_next = 0;
   for (Address at = home; !at.is_null();) {
-    FURROW_CO_ASSIGN_OR_RETURN(const Bucket* bucket, Check(co_await tx.Read(at, sizeof(Bucket)), hash, at));
+    FURROW_CO_ASSIGN_OR_RETURN(const Bucket* bucket, Check(co_await tx.Read(at, sizeof(Bucket)), hash));
+    if (bucket == nullptr) co_return co_await NoBucket(tx, hash, at);
     for (size_t i = 0; i < kBucketEntries; ++i) {
       const RowPointer pointer = RowPointer::FromBits(bucket->entries[i]);
       if (pointer.is_null()) {
@@ -145,7 +141,8 @@ Task<absl::Status> HashIndex::Replace(txn::Transaction& tx, uint64_t hash, Addre
   const Address home = Home(hash);
   Address before;
   for (Address at = home; !at.is_null();) {
-    FURROW_CO_ASSIGN_OR_RETURN(const Bucket* bucket, Check(co_await tx.Read(at, sizeof(Bucket)), hash, at));
+    FURROW_CO_ASSIGN_OR_RETURN(const Bucket* bucket, Check(co_await tx.Read(at, sizeof(Bucket)), hash));
+    if (bucket == nullptr) co_return co_await NoBucket(tx, hash, at);
     size_t place = kBucketEntries;
     size_t used = 0;
     for (size_t i = 0; i < kBucketEntries; ++i) {

@@ -40,6 +40,7 @@
 #include "base/task.h"
 #include "index/descriptor.h"
 #include "index/row.h"
+#include "index/table_life.h"
 #include "txn/transaction.h"
 
 namespace furrow::index {
@@ -59,9 +60,9 @@ static_assert(sizeof(Bucket) == 104 && offsetof(Bucket, next) == 8 && offsetof(B
 static_assert(storage::SpanBytes(sizeof(Bucket)) == 128);
 static_assert(offsetof(Bucket, index) == 0 && offsetof(Bucket, number) == 4);
 
-// For what a read found at a bucket's address that is not that bucket. FailedPrecondition: nothing, or an
-// object of somebody else's, since the table was dropped. DataLoss: another bucket of the index.
-absl::Status MissingBucket(const txn::ReadResult& read, uint32_t index, uint32_t number, Address address);
+// As WhyMissing(), for what is not at a bucket's address.
+Task<absl::Status> WhyNoBucket(const TableLife* life, txn::Transaction& tx, uint32_t index, uint32_t number,
+                               Address address);
 
 // The addresses of a partition's buckets, 4 bytes each. Immutable once filled.
 class HashDirectory {
@@ -94,8 +95,9 @@ class HashIndex {
   // Puts what exists of a partition into its record, in the transaction that makes it.
   using Recorder = std::function<Task<absl::Status>(txn::Transaction&, IndexPartition)>;
 
-  HashIndex(uint32_t id, RegionId locality, HashDirectory directory)
-      : id_(id), locality_(locality), directory_(std::move(directory)) {}
+  // `life` outlives the index.
+  HashIndex(uint32_t id, RegionId locality, HashDirectory directory, const TableLife* life)
+      : id_(id), locality_(locality), directory_(std::move(directory)), life_(life) {}
 
   static uint64_t Hash(std::string_view key) { return Hash64(key, 0x6675'7272'6f77'6831); }
   static uint32_t Tag(uint64_t hash) {
@@ -133,11 +135,16 @@ class HashIndex {
                                                            IndexPartition partition);
 
  private:
-  absl::StatusOr<const Bucket*> Check(const txn::ReadResult& read, uint64_t hash, Address address) const;
+  // Null: it is not there, and NoBucket() says why.
+  absl::StatusOr<const Bucket*> Check(const txn::ReadResult& read, uint64_t hash) const;
+  Task<absl::Status> NoBucket(txn::Transaction& tx, uint64_t hash, Address address) const {
+    return WhyNoBucket(life_, tx, id_, BucketNumber(hash), address);
+  }
 
   uint32_t id_;
   RegionId locality_;
   HashDirectory directory_;
+  const TableLife* life_;
 };
 
 }  // namespace furrow::index

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/status_macros.h"
 #include "index/hash_index.h"
+#include "index/row_access.h"
 #include "txn/worker.h"
 
 namespace furrow::index {
@@ -60,7 +61,7 @@ Task<absl::Status> ReadChunks(txn::Transaction& tx, uint32_t id, IndexPartition 
   while (end > 0) {
     const uint32_t count = (end - 1) % kChunkBuckets + 1;
     const txn::ReadResult read = co_await tx.Read(at, ChunkBytes(count));
-    if (!read.ok() && read.status().code() != absl::StatusCode::kNotFound) co_return read.status();
+    if (!read.ok() && !IsMissing(read.status())) co_return read.status();
     ChunkHeader header{};
     if (read.ok()) std::memcpy(&header, read->data(), sizeof(header));
     if (!read.ok() || header.index != id || header.first != end - count) {
@@ -87,10 +88,7 @@ Task<absl::Status> HashIndex::ReadChunk(txn::Transaction& tx, uint32_t id, Index
   if (partition.buckets == 0) co_return absl::OkStatus();
   const uint32_t count = (partition.buckets - 1) % kChunkBuckets + 1;
   const txn::ReadResult read = co_await tx.Read(partition.root, ChunkBytes(count));
-  const absl::StatusCode code = read.status().code();
-  if (code == absl::StatusCode::kNotFound || code == absl::StatusCode::kInvalidArgument)
-    co_return absl::OkStatus();
-  if (!read.ok()) co_return read.status();
+  if (!read.ok()) co_return IsMissing(read.status()) ? absl::OkStatus() : read.status();
   ChunkHeader header;
   std::memcpy(&header, read->data(), sizeof(header));
   if (header.index != id || header.first != partition.buckets - count) co_return absl::OkStatus();

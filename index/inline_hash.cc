@@ -17,18 +17,16 @@ absl::Status NotReadHere() {
 
 }  // namespace
 
-absl::StatusOr<InlineBucket> InlineHash::Check(const txn::ReadResult& read, uint64_t hash, Address at) const {
+absl::StatusOr<const std::byte*> InlineHash::Check(const txn::ReadResult& read, uint64_t hash) const {
   if (read.ok()) [[likely]] {
-    const InlineBucket bucket(read->data(), geometry_);
-    const InlineBucketHeader header = bucket.header();
+    const InlineBucketHeader header = InlineBucket(read->data(), geometry_).header();
     if (header.index == id_ && header.number == directory_.NumberOf(hash)) [[likely]] {
-      return bucket;
+      return read->data();
     }
-  } else if (read.status().code() != absl::StatusCode::kNotFound &&
-             read.status().code() != absl::StatusCode::kInvalidArgument) {
+  } else if (!IsMissing(read.status())) {
     return read.status();
   }
-  return MissingBucket(read, id_, directory_.NumberOf(hash), at);
+  return nullptr;
 }
 
 // Rows of a bucket that the transaction writes are copied: a deletion clears their slot, which another row
@@ -57,17 +55,19 @@ bool InlineHash::TryFind(txn::Transaction& tx, uint64_t hash, std::string_view k
     for (Address at = Home(hash); !at.is_null();) {
       auto read = tx.Read(at, read_bytes());
       if (!read.await_ready()) return false;
-      const absl::StatusOr<InlineBucket> bucket = Check(read.await_resume(), hash, at);
-      if (!bucket.ok()) {
-        *result = bucket.status();
+      const absl::StatusOr<const std::byte*> payload = Check(read.await_resume(), hash);
+      if (!payload.ok()) {
+        *result = payload.status();
         return true;
       }
-      const int slot = bucket->Find(probe);
+      if (*payload == nullptr) return false;
+      const InlineBucket bucket(*payload, geometry_);
+      const int slot = bucket.Find(probe);
       if (slot >= 0) {
-        *result = RowAt(tx, *bucket, static_cast<uint32_t>(slot), at);
+        *result = RowAt(tx, bucket, static_cast<uint32_t>(slot), at);
         return true;
       }
-      at = Address::FromBits(bucket->header().next);
+      at = Address::FromBits(bucket.header().next);
     }
   }
   *result = NotFound();
@@ -79,8 +79,9 @@ Task<absl::StatusOr<Row>> InlineHash::FindSlow(txn::Transaction& tx, uint64_t ha
   if (key.size() > geometry_.key_room) co_return NotFound();
   const InlineKey probe(key);
   for (Address at = Home(hash); !at.is_null();) {
-    FURROW_CO_ASSIGN_OR_RETURN(const InlineBucket bucket,
-                               Check(co_await tx.Read(at, read_bytes()), hash, at));
+    FURROW_CO_ASSIGN_OR_RETURN(const std::byte* found, Check(co_await tx.Read(at, read_bytes()), hash));
+    if (found == nullptr) co_return co_await NoBucket(tx, hash, at);
+    const InlineBucket bucket(found, geometry_);
     const int slot = bucket.Find(probe);
     if (slot >= 0) co_return RowAt(tx, bucket, static_cast<uint32_t>(slot), at);
     at = Address::FromBits(bucket.header().next);
@@ -102,8 +103,9 @@ Task<absl::StatusOr<Row>> InlineHash::Insert(txn::Transaction& tx, uint64_t hash
   uint32_t space = 0;
   uint64_t home_next = 0;
   for (Address at = home; !at.is_null();) {
-    FURROW_CO_ASSIGN_OR_RETURN(const InlineBucket bucket,
-                               Check(co_await tx.Read(at, read_bytes()), hash, at));
+    FURROW_CO_ASSIGN_OR_RETURN(const std::byte* found, Check(co_await tx.Read(at, read_bytes()), hash));
+    if (found == nullptr) co_return co_await NoBucket(tx, hash, at);
+    const InlineBucket bucket(found, geometry_);
     if (bucket.Find(probe) >= 0) co_return AlreadyExists();
     if (const int free = bucket.FirstFree(); free >= 0 && with_space.is_null()) {
       with_space = at;
@@ -157,8 +159,9 @@ Task<absl::Status> InlineHash::Remove(txn::Transaction& tx, uint64_t hash, Row r
   const Address home = Home(hash);
   Address before;
   for (Address at = home; !at.is_null();) {
-    FURROW_CO_ASSIGN_OR_RETURN(const InlineBucket bucket,
-                               Check(co_await tx.Read(at, read_bytes()), hash, at));
+    FURROW_CO_ASSIGN_OR_RETURN(const std::byte* found, Check(co_await tx.Read(at, read_bytes()), hash));
+    if (found == nullptr) co_return co_await NoBucket(tx, hash, at);
+    const InlineBucket bucket(found, geometry_);
     const uint64_t next = bucket.header().next;
     const int slot = bucket.Find(probe);
     if (slot < 0) {

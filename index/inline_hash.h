@@ -34,8 +34,10 @@ namespace furrow::index {
 // maxima. Statuses as in Table.
 class InlineHash {
  public:
-  InlineHash(uint32_t id, RegionId locality, InlineGeometry geometry, HashDirectory directory)
-      : id_(id), locality_(locality), geometry_(geometry), directory_(std::move(directory)) {}
+  // `life` outlives the index.
+  InlineHash(uint32_t id, RegionId locality, InlineGeometry geometry, HashDirectory directory,
+             const TableLife* life)
+      : id_(id), locality_(locality), geometry_(geometry), directory_(std::move(directory)), life_(life) {}
 
   // What a lookup reads of a bucket: all of it.
   uint32_t read_bytes() const { return geometry_.payload_bytes(); }
@@ -60,7 +62,11 @@ class InlineHash {
     std::span<std::byte> payload;
     uint32_t slot = 0;
   };
-  absl::StatusOr<InlineBucket> Check(const txn::ReadResult& read, uint64_t hash, Address at) const;
+  // The bucket's payload; null: it is not there, and NoBucket() says why.
+  absl::StatusOr<const std::byte*> Check(const txn::ReadResult& read, uint64_t hash) const;
+  Task<absl::Status> NoBucket(txn::Transaction& tx, uint64_t hash, Address at) const {
+    return WhyNoBucket(life_, tx, id_, directory_.NumberOf(hash), at);
+  }
   absl::StatusOr<Row> RowAt(txn::Transaction& tx, const InlineBucket& bucket, uint32_t slot,
                             Address at) const;
   absl::StatusOr<Place> Open(txn::Transaction& tx, const Row& row) const;
@@ -71,6 +77,7 @@ class InlineHash {
   RegionId locality_;
   InlineGeometry geometry_;
   HashDirectory directory_;
+  const TableLife* life_;
 };
 
 }  // namespace furrow::index

@@ -4,12 +4,6 @@
 
 namespace furrow::index {
 
-absl::Status TableIsGone(uint32_t index, std::string_view what) {
-  return absl::FailedPreconditionError(absl::StrCat(
-      "the table of index ", index, " was dropped: open it again, if there is a new one of its name (",
-      absl::string_view(what.data(), what.size()), ")"));
-}
-
 absl::StatusOr<Row> RowFrom(const txn::ReadResult& read, uint32_t table, RowPointer pointer) {
   if (read.ok()) [[likely]] {
     Row row;

@@ -15,8 +15,11 @@ namespace furrow::index {
 inline absl::Status NotFound() { return absl::Status(absl::StatusCode::kNotFound, ""); }
 inline absl::Status AlreadyExists() { return absl::Status(absl::StatusCode::kAlreadyExists, ""); }
 
-// For what a table that was dropped leads to: an object that is gone, or somebody else's.
-absl::Status TableIsGone(uint32_t index, std::string_view what);
+// Whether a read has found no object of the size that was asked for: InvalidArgument says that the block was
+// cut anew, into slots of another size.
+inline bool IsMissing(const absl::Status& read) {
+  return read.code() == absl::StatusCode::kNotFound || read.code() == absl::StatusCode::kInvalidArgument;
+}
 
 // What to ask for: the whole slot, or as much as this transaction itself has put there.
 inline uint32_t RowReadBytes(txn::Transaction& tx, RowPointer pointer) {

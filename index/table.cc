@@ -13,8 +13,10 @@
 namespace furrow::index {
 
 Table::Table(TableDescriptor descriptor, std::vector<std::vector<HashDirectory>> directories,
-             InnerCache& cache)
-    : descriptor_(std::move(descriptor)) {
+             InnerCache& cache, std::shared_ptr<const Table> catalog)
+    : descriptor_(std::move(descriptor)),
+      life_(std::make_unique<const TableLife>(descriptor_.table_id, descriptor_.spec.name,
+                                              std::move(catalog))) {
   directories.resize(descriptor_.indexes.size());
   for (size_t i = 0; i < descriptor_.indexes.size(); ++i) {
     const IndexDescriptor& from = descriptor_.indexes[i];
@@ -33,13 +35,14 @@ Table::Table(TableDescriptor descriptor, std::vector<std::vector<HashDirectory>>
       if (index.kind == IndexKind::kHash) {
         FURROW_CHECK(p < directories[i].size() && directories[i][p].size() == from.partitions[p].buckets);
         if (i == 0 && descriptor_.inline_rows()) {
-          index.rows.emplace_back(from.id, locality, descriptor_.geometry(), std::move(directories[i][p]));
+          index.rows.emplace_back(from.id, locality, descriptor_.geometry(), std::move(directories[i][p]),
+                                  life_.get());
         } else {
-          index.hash.emplace_back(from.id, locality, std::move(directories[i][p]));
+          index.hash.emplace_back(from.id, locality, std::move(directories[i][p]), life_.get());
         }
       } else {
         index.trees.emplace_back(from.id, p, from.partitions[p].root, locality, descriptor_.max_key_bytes(i),
-                                 cache);
+                                 cache, life_.get());
       }
     }
     indexes_.push_back(std::move(index));

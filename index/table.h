@@ -7,9 +7,9 @@
 // until the call has ended (for a Task: until it was awaited). Keys are byte strings in memcmp order.
 //
 // Errors of every call: Aborted and the like from the transaction, which dooms it: return them from the body,
-// and Worker::Run() decides on a retry. InvalidArgument: key or value of a wrong size. DataLoss: an index
-// names what is not there. NotFound and AlreadyExists doom nothing and carry no text, so that they cost no
-// allocation.
+// and Worker::Run() decides on a retry. InvalidArgument: key or value of a wrong size. FailedPrecondition:
+// the table was dropped. DataLoss: an index of a table that is in the catalog names what is not there.
+// NotFound and AlreadyExists doom nothing and carry no text, so that they cost no allocation.
 #ifndef FURROW_INDEX_TABLE_H_
 #define FURROW_INDEX_TABLE_H_
 
@@ -33,6 +33,7 @@
 #include "index/inline_hash.h"
 #include "index/row.h"
 #include "index/spec.h"
+#include "index/table_life.h"
 #include "txn/transaction.h"
 
 namespace furrow::index {
@@ -76,8 +77,9 @@ class Table {
   using RowCallback = absl::FunctionRef<bool(const Row&)>;
 
   // By the Catalog and tests. `directories[i]`: those of index i's partitions, none for a B-tree. `cache`
-  // outlives the table.
-  Table(TableDescriptor descriptor, std::vector<std::vector<HashDirectory>> directories, InnerCache& cache);
+  // outlives the table. `catalog` is asked whether the table was dropped; null: this is the catalog's own.
+  Table(TableDescriptor descriptor, std::vector<std::vector<HashDirectory>> directories, InnerCache& cache,
+        std::shared_ptr<const Table> catalog = nullptr);
 
   const TableSpec& spec() const { return descriptor_.spec; }
   const TableDescriptor& descriptor() const { return descriptor_; }
@@ -218,6 +220,7 @@ class Table {
                                 RowCallback each) const;
 
   const TableDescriptor descriptor_;
+  const std::unique_ptr<const TableLife> life_;  // at one place, for the indexes
   std::vector<Index> indexes_;
 };
 

@@ -34,9 +34,12 @@ class BtreeTest : public testing::Test {
     cluster_ = std::make_unique<IndexCluster>(seed);
     Address root;
     cluster_->RunOn(0, [&](txn::Worker& worker) -> Task<void> {
-      auto made = co_await Btree::Create(worker, kId, 0, kRegion, max_key_bytes);
-      IndexCluster::Check(made.status());
-      if (made.ok()) root = *made;
+      const txn::CommitResult made = co_await worker.Run([&](Transaction& tx) -> Task<absl::Status> {
+        auto created = co_await Btree::CreateIn(tx, kId, 0, kRegion, max_key_bytes);
+        if (created.ok()) root = *created;
+        co_return created.status();
+      });
+      IndexCluster::Check(made.status);
     });
     for (uint32_t n = 0; n < 3; ++n) {
       caches_.push_back(std::make_unique<InnerCache>(cache_bytes[n % cache_bytes.size()]));
