@@ -16,6 +16,7 @@ namespace furrow::index {
 namespace {
 
 constexpr uint32_t kBucketsPerTransaction = 16;  // with their rows
+constexpr uint32_t kRowsPerTransaction = 128;    // and those of one more bucket and its chain
 constexpr int kOverflowPerTransaction = 8;       // of one chain
 
 // The object at `address`, `bytes` of it; empty if it is gone.
@@ -27,11 +28,14 @@ Task<absl::StatusOr<std::span<const std::byte>>> ReadIfThere(txn::Transaction& t
   co_return read.status();
 }
 
+// Reads of the row no more than names its table: it may have 1 MB.
 Task<absl::Status> FreeRow(txn::Transaction& tx, uint32_t table_id, RowPointer pointer) {
   FURROW_CO_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes,
-                             co_await ReadIfThere(tx, pointer.address(), pointer.read_bytes()));
-  Row row;
-  if (bytes.empty() || !ParseRow(bytes, table_id, pointer.address(), &row)) co_return absl::OkStatus();
+                             co_await ReadIfThere(tx, pointer.address(), kRowHeaderBytes));
+  if (bytes.empty()) co_return absl::OkStatus();
+  RowHeader header;
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  if (header.table != table_id) co_return absl::OkStatus();
   co_return tx.Free(pointer.address());
 }
 
@@ -129,17 +133,20 @@ Bucket BucketFrom(std::span<const std::byte> bytes) {
   return bucket;
 }
 
-Task<absl::Status> FreeRowsOf(txn::Transaction& tx, const Part& part, const Bucket& bucket) {
+// Adds to `rows` how many there were.
+Task<absl::Status> FreeRowsOf(txn::Transaction& tx, const Part& part, const Bucket& bucket, uint32_t* rows) {
   for (const uint64_t entry : bucket.entries) {
     const RowPointer pointer = RowPointer::FromBits(entry);
     if (pointer.is_null()) continue;
+    ++*rows;
     FURROW_CO_RETURN_IF_ERROR(co_await FreeRow(tx, part.table.table_id, pointer));
   }
   co_return absl::OkStatus();
 }
 
 // Frees the bucket at `home`, or, of one with a long chain, some of what hangs on it: `more` then.
-Task<absl::Status> FreeBucket(txn::Transaction& tx, const Part& part, Address home, bool* more) {
+Task<absl::Status> FreeBucket(txn::Transaction& tx, const Part& part, Address home, uint32_t* rows,
+                              bool* more) {
   FURROW_CO_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes,
                              co_await ReadIfThere(tx, home, part.bucket_bytes()));
   if (bytes.empty()) co_return absl::OkStatus();
@@ -160,20 +167,23 @@ Task<absl::Status> FreeBucket(txn::Transaction& tx, const Part& part, Address ho
     if (overflow.empty()) break;
     const Bucket chained = BucketFrom(overflow);
     if (chained.index != part.id() || chained.number != bucket.number) break;
-    if (part.frees_rows()) FURROW_CO_RETURN_IF_ERROR(co_await FreeRowsOf(tx, part, chained));
+    if (part.frees_rows()) FURROW_CO_RETURN_IF_ERROR(co_await FreeRowsOf(tx, part, chained, rows));
     FURROW_CO_RETURN_IF_ERROR(tx.Free(at));
     next = chained.next;
   }
-  if (part.frees_rows()) FURROW_CO_RETURN_IF_ERROR(co_await FreeRowsOf(tx, part, bucket));
+  if (part.frees_rows()) FURROW_CO_RETURN_IF_ERROR(co_await FreeRowsOf(tx, part, bucket, rows));
   co_return tx.Free(home);
 }
 
+// How many of them it frees, in `freed`: the rest comes with the next transactions.
 Task<absl::Status> FreeBuckets(txn::Transaction& tx, const Part& part, std::span<const Address> buckets,
-                               bool* more) {
-  *more = false;
-  for (const Address bucket : buckets) {
-    if (!bucket.is_null()) FURROW_CO_RETURN_IF_ERROR(co_await FreeBucket(tx, part, bucket, more));
-    if (*more) co_return absl::OkStatus();  // the rest comes with the next transaction
+                               size_t* freed) {
+  *freed = 0;
+  bool more = false;
+  for (uint32_t rows = 0; *freed < buckets.size() && rows < kRowsPerTransaction; ++*freed) {
+    const Address bucket = buckets[*freed];
+    if (!bucket.is_null()) FURROW_CO_RETURN_IF_ERROR(co_await FreeBucket(tx, part, bucket, &rows, &more));
+    if (more) break;
   }
   co_return absl::OkStatus();
 }
@@ -211,11 +221,11 @@ Task<absl::Status> FreeChunk(const Part& part, IndexPartition partition) {
     for (size_t from = 0; from < all.size();) {
       const std::span<const Address> some =
           all.subspan(from, std::min<size_t>(kBucketsPerTransaction, all.size() - from));
-      bool more = false;
+      size_t done = 0;
       const txn::CommitResult freed =
-          co_await part.worker.Run([&](txn::Transaction& tx) { return FreeBuckets(tx, part, some, &more); });
+          co_await part.worker.Run([&](txn::Transaction& tx) { return FreeBuckets(tx, part, some, &done); });
       FURROW_CO_RETURN_IF_ERROR(freed.status);
-      if (!more) from += some.size();
+      from += done;
     }
   }
 }

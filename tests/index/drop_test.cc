@@ -251,6 +251,54 @@ TEST_F(DropTest, CreateTableThatFailsLeavesNothing) {
   EXPECT_EQ(Slots(), before + (Regions() - regions));
 }
 
+// What they write goes with the rest, and they never take a drop for damage.
+TEST_F(DropTest, UsersDuringADropEndWithItsErrorAndLeaveNothing) {
+  TableSpec inline_rows;
+  inline_rows.name = "t";
+  inline_rows.primary = IndexKind::kHash;
+  inline_rows.max_key_bytes = 8;
+  inline_rows.max_value_bytes = 48;
+  inline_rows.expected_rows_per_partition = 20;
+  TableSpec rows_alone = Spec("t", IndexKind::kBtree);
+  rows_alone.secondaries.clear();
+  for (const TableSpec& spec :
+       {Spec("t", IndexKind::kHash), Spec("t", IndexKind::kBtree), inline_rows, rows_alone}) {
+    uint64_t slots = 0;
+    for (const bool used : {false, true}) {
+      const auto table = cluster_.Create(0, spec);
+      Fill(0, table, 300);
+      int transactions = 0;
+      int ended = 0;
+      const auto use = [&](uint32_t node, int number) -> Task<void> {
+        txn::Worker& worker = cluster_.worker(node);
+        absl::Status status;
+        for (int i = number; status.ok(); i += 37, ++transactions) {
+          const std::string key = Key(i % 600);
+          const txn::CommitResult result = co_await worker.Run([&](Transaction& tx) -> Task<absl::Status> {
+            const RowResult row = co_await table->Get(tx, key);
+            if (row.ok()) co_return co_await table->Delete(tx, *row);
+            if (!absl::IsNotFound(row.status())) co_return row.status();
+            co_return (co_await table->Insert(tx, key, key + std::string(30, 'w'))).status();
+          });
+          status = result.status;
+        }
+        EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+        EXPECT_NE(status.message().find("was dropped"), std::string::npos) << status;
+        ++ended;
+      };
+      const int users = used ? 6 : 0;
+      for (int u = 0; u < users; ++u)
+        cluster_.worker(static_cast<uint32_t>(u) % 3).loop().Spawn(use(static_cast<uint32_t>(u) % 3, u));
+      cluster_.RunUntil([&] { return transactions >= 20 * users; });
+      IndexCluster::Check(Drop(0, "t"));
+      cluster_.RunUntil([&] { return ended == users; });
+      EXPECT_EQ(CatalogRows(kRecordPrefix), 0);
+      if (!used) slots = Slots();
+      EXPECT_EQ(Slots(), slots);
+    }
+  }
+}
+
 // As after a crash: a record is there, and nobody works at it.
 TEST_F(DropTest, WhatWasLeftOverIsFreedByTheNextCall) {
   IndexCluster::Check(Drop(0, cluster_.Create(0, Spec("t", IndexKind::kHash))->spec().name));
