@@ -18,6 +18,7 @@ namespace {
 
 constexpr Nanos kLinkTimeoutNs = 10 * kSecond;  // between admission and the first beat
 constexpr Nanos kHelloTimeoutNs = 5 * kSecond;
+constexpr int kLeaveAttempts = 3;
 
 std::string HelloText(const std::string& nonce, const std::string& cluster_id) {
   return absl::StrCat("hello\n", nonce, "\n", cluster_id);
@@ -179,9 +180,13 @@ void Agent::GiveUpJoining() {
   request.set_node(options_.self.id.value());
   request.set_incarnation(options_.self.incarnation.value());
   pb::LeaveReply reply;
-  // The connection may have been what failed: wait for another.
-  const absl::Status left =
-      client_.Call(control_plane_.manager(), request, &reply, kHelloTimeoutNs, /*wait=*/true);
+  // The connection may have been what failed, and one that is just failing may take the call with it: it is
+  // made again, since leaving twice is leaving.
+  absl::Status left;
+  for (int attempt = 0; attempt < kLeaveAttempts; ++attempt) {
+    left = client_.Call(control_plane_.manager(), request, &reply, kHelloTimeoutNs, /*wait=*/true);
+    if (!IsNoAnswer(left) || absl::IsDeadlineExceeded(left)) break;
+  }
   if (!left.ok() && !absl::IsNotFound(left)) {
     FURROW_LOG(WARNING) << "the cluster does not know that this member gave up joining: " << left;
   }

@@ -54,7 +54,13 @@ bool Coordinator::TryReadRemote(Transaction& tx, const cluster::RegionMapping& m
   for (int busy = 0; busy < kTornRetries;) {
     rdma::Connection::NowRead reads[RemoteRead::kMaxReads];
     const size_t count = read.Plan(buffer, reads);
-    if (!link->link->connection->ReadNow(std::span(reads, count)) || !node_.lease.valid()) return false;
+    if (!link->link->connection->ReadNow(std::span(reads, count)) || !node_.lease.valid()) {
+      // A pointer out of bytes that are no object any more leads anywhere: to post the READ would fail the
+      // connection.
+      if (!read.follows_chain() || link->link->connection->failed() || !node_.lease.valid()) return false;
+      read.GiveUp(result);
+      return true;
+    }
     ++tx.remote_reads_;
     switch (read.Judge(buffer, result)) {
       case RemoteRead::Verdict::kDone:

@@ -39,7 +39,9 @@ class RemoteRead {
     kOlder,  // an older version: Aim() and look again
   };
   Verdict Judge(std::span<std::byte> buffer, ReadResult* result);
-  // It stayed locked or torn for too long.
+  // Whether the look goes to an older version, along the chain.
+  bool follows_chain() const { return ovp_.value() != 0; }
+  // It stayed locked or torn for too long, or its older version is nowhere.
   void GiveUp(ReadResult* result);
 
  private:

@@ -47,6 +47,44 @@ TEST_F(ProtocolStep, ALostDataLinkToAMemberIsReported) {
   EXPECT_TRUE(lost[1].empty());
 }
 
+// --- a stale address ---
+
+class AtOnceStep : public ProtocolStep {
+ protected:
+  static SimClusterOptions AtOnce() {
+    SimClusterOptions options = Options();
+    options.network = rdma::SimNetworkOptions::AtOnce();
+    return options;
+  }
+  AtOnceStep() : ProtocolStep(AtOnce()) {}
+};
+
+// The second line of an object, read as if it were one: its payload says "newer than you, and my older
+// version lies at 1 GB".
+TEST_F(AtOnceStep, ReadOfBytesThatAreNoObjectCostsNoConnection) {
+  bool lost = false;
+  cluster_.node(1).data_link_lost = [&](NodeId) { lost = true; };
+  Address inside;
+  ASSERT_TRUE(Commit(0, [&](txn::Transaction& tx) -> Task<absl::Status> {
+                auto allocation = co_await tx.Alloc(region_, 200);
+                if (!allocation.ok()) co_return allocation.status();
+                allocation->payload[53] = std::byte{0x7f};  // highest byte of what is taken for word 0
+                allocation->payload[57] = std::byte{64};    // 64 << 24 is what is taken for the pointer
+                inside = Address(allocation->address.region(), allocation->address.offset() + 64);
+                co_return absl::OkStatus();
+              }).committed());
+  absl::Status seen;
+  Run(1, [&]() -> Task<void> {
+    txn::Transaction tx(cluster_.worker(1, 0), {.read_only = true});
+    EXPECT_TRUE((co_await tx.Begin()).ok());
+    seen = (co_await tx.Read(inside, kBytes)).status();
+  });
+  EXPECT_TRUE(absl::IsAborted(seen)) << seen;
+  EXPECT_FALSE(lost);
+  const Address other = Make(0, 1);
+  EXPECT_TRUE(Write(1, other, 2).committed()) << "the connection still serves";
+}
+
 // --- a peer that writes garbage ---
 
 class GarbageStep : public ProtocolStep {
