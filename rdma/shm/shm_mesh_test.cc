@@ -200,6 +200,7 @@ TEST_F(ShmMeshTest, SilentRecordsWaitForPollAll) {
   EXPECT_TRUE(b[0].mesh.PollAll());
   ASSERT_EQ(b[0].heard.size(), 1u);
   EXPECT_EQ(b[0].heard[0].text, "silent");
+  EXPECT_TRUE(a[0].mesh.PollCompletions()) << "of the WRITE";
 }
 
 TEST_F(ShmMeshTest, RecordsOfDeadPeerComeBeforeItsEnd) {
