@@ -11,6 +11,7 @@ namespace {
 
 constexpr size_t kBytes = size_t{8} << 20;
 constexpr size_t kPage = 4096;
+constexpr long kFew = 64;  // of 2,048 pages
 
 // Page faults of this thread while it writes to each page; not those of a sanitizer's shadow of them.
 __attribute__((no_sanitize("address", "thread"))) long FaultsOfTouching(const MemoryFile& file) {
@@ -36,8 +37,9 @@ TEST(PrefaulterTest, PagesThatWereMappedAheadDoNotFault) {
   if (madvise(cold->data(), kPage, MADV_POPULATE_READ) != 0 && errno == EINVAL) {
     GTEST_SKIP() << "this kernel cannot map pages ahead";
   }
-  EXPECT_LE(FaultsOfTouching(*warm), 8);
-  EXPECT_GT(FaultsOfTouching(*cold), 8);
+  // A few are the program's own, and a sanitizer's.
+  EXPECT_LE(FaultsOfTouching(*warm), kFew);
+  EXPECT_GT(FaultsOfTouching(*cold), 4 * kFew);
 }
 
 TEST(PrefaulterTest, FilesMayDieBeforeTheirTurnAndAreNotHeld) {
