@@ -67,7 +67,9 @@ class Database::Impl {
   // What failed because the cluster has ended says so. A peer's end is felt before its reason is known, which
   // comes soon; a worker does not wait for it.
   absl::Status Explain(absl::Status status) const {
-    if (!absl::IsUnavailable(status) && !absl::IsUnknown(status)) return status;
+    if (!absl::IsUnavailable(status) && !absl::IsUnknown(status) && !absl::IsDeadlineExceeded(status)) {
+      return status;
+    }
     if (absl::IsUnavailable(status) && EventLoop::Current() == nullptr) {
       member_->WaitForEnd(MonotonicClock().Now() + kReasonTimeoutNs);
     }

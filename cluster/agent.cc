@@ -72,7 +72,8 @@ Agent::Agent(Options options, MemberHost& host, const Clock& clock, rdma::Fabric
       started_(clock.Now()),
       lease_(cluster_clock),
       client_(options_.secret),
-      control_plane_(client_, directory) {}
+      plane_client_(options_.secret),
+      control_plane_(plane_client_, directory) {}
 
 Agent::~Agent() { Stop(); }
 
@@ -278,9 +279,11 @@ void Agent::End(ClusterEnd end) {
     // First the reason, then its effects.
     TellHost(end);
     lease_.Expire();
+    plane_client_.Shutdown();
     return StopLink();
   }
   lease_.Expire();
+  plane_client_.Shutdown();
   manager->Stop();
   manager->Announce(end, [this, end] {
     TellHost(end);
@@ -366,6 +369,7 @@ void Agent::Stop() {
   lease_.Expire();
   if (Manager* manager = this->manager()) manager->Stop();
   client_.Shutdown();
+  plane_client_.Shutdown();
   if (server_ != nullptr) server_->Stop();
   if (ControlLink* link = this->link()) {
     loop_->Post([this, link] {

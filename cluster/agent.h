@@ -171,6 +171,7 @@ class Agent final : public ControlHandler {
 
   MemberLease lease_;
   ControlClient client_;
+  ControlClient plane_client_;  // of control_plane_ alone: what it asks ends with the cluster
   RemoteControlPlane control_plane_;
   std::unique_ptr<ControlServer> server_;
 

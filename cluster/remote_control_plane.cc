@@ -50,6 +50,10 @@ class CallAwaiter {
                   });
   }
   absl::StatusOr<Reply> await_resume() {
+    // The client was shut down: nobody answers this member any more.
+    if (absl::IsCancelled(call_->status)) {
+      return absl::UnavailableError("the cluster has ended for this member, or it is stopping");
+    }
     if (!call_->status.ok()) return call_->status;
     return std::move(call_->reply);
   }

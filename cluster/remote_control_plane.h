@@ -2,7 +2,9 @@
 // process), off the workers' threads; the answer resumes the coroutine on its own loop.
 //
 // A request whose answer is lost is sent again, within its deadline, where the manager recognises a
-// repetition: always but for a new group without a name.
+// repetition: always but for a new group without a name. When its client is shut down (the cluster has ended
+// for this member, or it stops) what is under way ends with Unavailable at once, and so does every later
+// call.
 #ifndef FURROW_CLUSTER_REMOTE_CONTROL_PLANE_H_
 #define FURROW_CLUSTER_REMOTE_CONTROL_PLANE_H_
 

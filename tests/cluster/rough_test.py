@@ -61,7 +61,8 @@ class Signals(ProcessTest):
     def test_interrupt_of_a_load_leaves_the_cluster(self):
         place = self.cluster().up()
         bench = self.bench(place, "--scale", "100", "--seconds", "1")
-        wait_until(lambda: "loading" in bench.stdout.readline(), "the load has begun")
+        # The first line of progress; the next comes after 5 s, when the load may be over.
+        wait_until(lambda: "making tables" in bench.stdout.readline(), "the load has begun")
         os.killpg(bench.pid, signal.SIGINT)
         out, err = bench.communicate(timeout=PATIENCE)
         self.assertEqual(bench.returncode, 1, out + err)
