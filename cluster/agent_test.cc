@@ -343,5 +343,21 @@ TEST_F(AgentTest, AnyMemberCanStopTheClusterInGoodOrder) {
   EXPECT_EQ(first_->host.why, "enough for today");
 }
 
+TEST_F(AgentTest, WhatIsAskedAfterTheEndOfTheClusterIsUnavailable) {
+  Bootstrap();
+  Process second(root_, 2);
+  ASSERT_TRUE(second.Join(*first_).ok());
+  ASSERT_TRUE(second.agent->EndCluster("enough for today").ok());
+  first_->host.ended.wait();
+  second.host.ended.wait();
+  using Result = absl::StatusOr<const RegionMapping*>;
+  for (Process* p : {first_.get(), &second}) {
+    const Result made = OnLoop<Result>(
+        [&]() -> Task<Result> { co_return co_await p->agent->control_plane().AllocateRegion({.name = 9}); });
+    EXPECT_TRUE(absl::IsUnavailable(made.status())) << made.status();
+    EXPECT_THAT(std::string(made.status().message()), HasSubstr("has ended for this member"));
+  }
+}
+
 }  // namespace
 }  // namespace furrow::cluster

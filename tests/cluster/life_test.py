@@ -57,7 +57,7 @@ class Life(ProcessTest):
         bank = None
         if busy:
             bank = place.bank("--seconds", "60")
-            wait_until(lambda: len(place.status()["members"]) == 4, "bank is a member")
+            wait_until(lambda: "transfers" in bank.stdout.readline(), "bank is at work")
         place.nodes[victim].process.send_signal(signal.SIGSTOP)
         for number, node in place.nodes.items():
             if number == victim:
@@ -92,7 +92,7 @@ class Life(ProcessTest):
     def test_stopped_application_is_lost_and_lives_on_without_the_cluster(self):
         place = self.cluster().up(founder=("--lease", "1s"))
         bank = place.bank("--seconds", "60")
-        wait_until(lambda: len(place.status()["members"]) == 4, "bank is a member")
+        wait_until(lambda: "transfers" in bank.stdout.readline(), "bank is at work")
         bank.send_signal(signal.SIGSTOP)
         for node in place.nodes.values():
             self.assertEqual(node.exit_code(), 1)
@@ -149,7 +149,7 @@ class Life(ProcessTest):
     def test_application_lives_on_when_the_cluster_ends(self):
         place = self.cluster().up()
         bank = place.bank("--seconds", "60")
-        wait_until(lambda: len(place.status()["members"]) == 4, "bank is a member")
+        wait_until(lambda: "transfers" in bank.stdout.readline(), "bank is at work")
         place.nodes[2].process.kill()
         out, err = bank.communicate(timeout=PATIENCE)
         self.assertEqual(bank.returncode, 1, out + err)  # its own exit code: it was not aborted
