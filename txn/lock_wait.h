@@ -11,6 +11,8 @@
 
 namespace furrow::txn {
 
+// How often a torn copy is taken again before others get a turn: an install takes less than a copy.
+inline constexpr int kTornRetries = 8;
 // A reader that has waited this long looks seldom from then on, and its worker may park meanwhile.
 inline constexpr Nanos kLookClosely = 20 * kMicrosecond;
 inline constexpr Nanos kLongestLookAway = kMillisecond;

@@ -275,10 +275,9 @@ void Participant::ApplyBackup(const LogView& record, Timestamp w) {
   record.ForEachObject([&](const ObjectEntry& e, std::span<const std::byte>) {
     Address address = Address::FromBits(e.address);
     if (storage::Region* region = node_.regions.Find(address.region()); region != nullptr) {
-      const std::byte* p = region->base() + address.offset();
-      size_t span = std::min<size_t>(storage::SpanBytes(e.payload), 8 * storage::kLineBytes);
+      const size_t span = std::min<size_t>(storage::SpanBytes(e.payload), 8 * storage::kLineBytes);
       if (address.offset() + span <= region->bytes()) {
-        for (size_t line = 0; line < span; line += storage::kLineBytes) __builtin_prefetch(p + line, 1);
+        storage::PrefetchObject(region->base() + address.offset(), span, storage::PrefetchFor::kWrite);
       }
     }
     return true;

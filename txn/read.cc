@@ -20,9 +20,6 @@ using storage::CopyResult;
 using storage::ObjectHeader;
 using storage::ObjectWord;
 
-// How often a torn copy is taken again before others get a turn: an install takes less than a copy.
-constexpr int kTornRetries = 8;
-
 // What kReadLockedHead makes of a locked object: its bytes as they are, as if nobody was writing.
 CopyResult CopyIgnoringLock(const std::byte* slot, uint32_t slot_bytes, std::span<std::byte> dst,
                             ObjectHeader* header) {

@@ -9,8 +9,6 @@
 namespace furrow::txn {
 namespace {
 
-// How often a torn copy is taken again before others get a turn.
-constexpr int kTornRetries = 8;
 // A READ that took longer may have met line versions that wrapped (design, section 4).
 constexpr Nanos kMaxReadNs = 1 * kMillisecond;
 

@@ -27,8 +27,8 @@ class RemoteRead {
   // `whole_lines`: the fabric copies a line as one piece. The transaction outlives it.
   RemoteRead(Transaction& tx, Address address, uint32_t bytes, bool hint, bool whole_lines);
 
-  // Where to look now. False: there cannot be such an object; `result` says so. `mapping` and `members` as
-  // they are now: they may change between two looks.
+  // Where to look now. False: there cannot be such an object; `result` says so. `mapping` and `view` as they
+  // are now: they may change between two looks.
   bool Aim(const cluster::RegionMapping& mapping, const cluster::ClusterView& view, ReadResult* result);
   // The READs of this look, into `buffer` of BufferBytes(). Returns how many.
   size_t Plan(std::span<std::byte> buffer, rdma::Connection::NowRead (&reads)[kMaxReads]) const;
