@@ -296,6 +296,11 @@ absl::Status RunTarget(const Settings& settings) {
   return peer->ServeUntilInputEnds(settings.park ? Waiting::kPark : Waiting::kSpin);
 }
 
+int Complain(const absl::Status& status, int code) {
+  std::fprintf(stderr, "furrow-bench fabric: %s\n", std::string(status.message()).c_str());
+  return code;
+}
+
 }  // namespace
 
 int RunFabricBench(std::span<const std::string_view> arguments) {
@@ -312,15 +317,23 @@ int RunFabricBench(std::span<const std::string_view> arguments) {
   flags.Hide("target");
   flags.Hide("park");
   absl::Status status = flags.Parse(arguments);
-  if (status.ok() && flags.help_asked()) {
+  if (!status.ok()) return Complain(status, 2);
+  if (flags.help_asked()) {
     std::fputs(flags.Help().c_str(), stdout);
     return 0;
   }
-  if (status.ok() && !settings.target.empty()) {
+  if (!settings.target.empty()) {
     status = RunTarget(settings);
-  } else if (status.ok()) {
-    std::string directory = std::filesystem::temp_directory_path().string() + "/furrow-bench-XXXXXX";
-    if (mkdtemp(directory.data()) == nullptr) {
+  } else {
+    std::error_code error;
+    const std::filesystem::path temporary = std::filesystem::temp_directory_path(error);
+    std::string directory = temporary.string() + "/furrow-bench-XXXXXX";
+    if (error) {
+      const char* given = getenv("TMPDIR");
+      status = absl::UnavailableError(absl::StrCat("cannot put temporary files into ",
+                                                   given == nullptr ? "/tmp" : given, ": ", error.message(),
+                                                   "; set TMPDIR to a directory that can be written"));
+    } else if (mkdtemp(directory.data()) == nullptr) {
       status = absl::ErrnoToStatus(errno, absl::StrCat("cannot make the directory ", directory));
     } else {
       status = RunAll(settings, directory);
@@ -328,9 +341,7 @@ int RunFabricBench(std::span<const std::string_view> arguments) {
       std::filesystem::remove_all(directory, ignored);
     }
   }
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "furrow-bench fabric: %s\n", std::string(status.message()).c_str());
-  return 1;
+  return status.ok() ? 0 : Complain(status, 1);
 }
 
 }  // namespace furrow::bench

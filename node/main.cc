@@ -21,15 +21,25 @@ constexpr char kHelp[] =
     "this host.\n";
 
 int Main(const std::vector<std::string>& arguments) {
-  const std::string command = arguments.empty() ? "help" : arguments[0];
-  const std::vector<std::string> rest(arguments.begin() + (arguments.empty() ? 0 : 1), arguments.end());
+  if (arguments.empty()) {
+    std::fputs(kHelp, stderr);
+    return 2;
+  }
+  const std::string& command = arguments[0];
+  const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
   if (command == "node") return RunNode(rest);
   if (command == "status") return RunStatus(rest);
-  if (command == "version" || command == "--version") {
+  const bool version = command == "version" || command == "--version";
+  const bool help = command == "help" || command == "--help" || command == "-h";
+  if ((version || help) && !rest.empty()) {
+    std::fprintf(stderr, "furrow %s: takes no argument \"%s\"\n", command.c_str(), rest[0].c_str());
+    return 2;
+  }
+  if (version) {
     std::printf("furrow %s\n", kVersion);
     return 0;
   }
-  if (command == "help" || command == "--help" || command == "-h") {
+  if (help) {
     std::fputs(kHelp, stdout);
     return 0;
   }

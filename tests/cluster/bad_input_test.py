@@ -6,7 +6,7 @@ import socket
 import subprocess
 import unittest
 
-from harness import FURROW, LOCAL_CLUSTER, PATIENCE, ProcessTest, terminate
+from harness import BENCH, FURROW, LOCAL_CLUSTER, PATIENCE, ProcessTest, terminate
 
 
 class BadInput(ProcessTest):
@@ -120,6 +120,31 @@ class BadInput(ProcessTest):
     def test_status_without_a_cluster(self):
         self.refuse(self.run_furrow("status"), "--cluster", code=2)
         self.refuse(self.run_furrow("status", "--cluster", self.place.root), "no running cluster")
+
+
+class ExitCodes(ProcessTest):
+    """docs/errors.md: 2 for wrong usage, 1 for what failed, of every command."""
+
+    def call(self, binary, *arguments, **environment):
+        return subprocess.run([binary, *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                              timeout=PATIENCE, env=dict(os.environ, **environment))
+
+    def test_wrong_usage_is_2(self):
+        for command in ((FURROW, "node"), (FURROW, "status"), (FURROW, "version"), (FURROW, "help"),
+                        (BENCH, "tpcc"), (BENCH, "fabric")):
+            for wrong in ("--nonsense", "nonsense"):
+                self.refuse(self.call(*command, wrong), wrong, code=2)
+            if command[1] not in ("version", "help"):
+                self.assertEqual(self.call(*command, "--help").returncode, 0)
+        for command in ((FURROW,), (BENCH,), (FURROW, "nonsense"), (BENCH, "nonsense")):
+            self.assertEqual(self.call(*command).returncode, 2, command)
+        for flag, value in (("--memory-mb", "0"), ("--round-trips", "x"), ("--json", None)):
+            arguments = [flag] + ([value] if value else [])
+            self.refuse(self.call(BENCH, "fabric", *arguments), flag, code=2)
+
+    def test_failure_is_1(self):
+        self.refuse(self.call(FURROW, "status", "--cluster", "/nowhere"), "/nowhere")
+        self.refuse(self.call(BENCH, "fabric", TMPDIR="/nowhere"), "/nowhere")
 
 
 class BadInputToARunningCluster(ProcessTest):
