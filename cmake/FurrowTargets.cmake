@@ -19,6 +19,17 @@ function(furrow_library name)
   furrow_use_pch(furrow_${name} furrow_pch)
 endfunction()
 
+# furrow_note_test(TIER NAME KIND ...): a line of furrow_tests.txt, by which tests/select_tests.py tells what a test
+# needs before anything is built.
+function(furrow_note_test)
+  list(JOIN ARGN " " line)
+  set_property(GLOBAL APPEND_STRING PROPERTY furrow_tests "${line}\n")
+endfunction()
+function(furrow_write_tests)
+  get_property(lines GLOBAL PROPERTY furrow_tests)
+  file(WRITE ${CMAKE_BINARY_DIR}/furrow_tests.txt "${lines}")
+endfunction()
+
 # What the sanitizers run: unit and sim tests.
 add_custom_target(furrow_sanitized)
 
@@ -42,6 +53,12 @@ function(furrow_test name)
   if(NOT ARG_LABELS STREQUAL "cluster")
     add_dependencies(furrow_sanitized ${name})
   endif()
+  set(paths)
+  foreach(source IN LISTS ARG_SOURCES)
+    get_filename_component(path ${source} ABSOLUTE)
+    list(APPEND paths ${path})
+  endforeach()
+  furrow_note_test(${ARG_LABELS} ${name} gtest ${paths})
   include(GoogleTest)
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}
     PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
