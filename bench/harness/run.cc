@@ -172,9 +172,14 @@ class Run {
                                : ProgressBar("loading", done, total, elapsed),
                     kLogInterval);
     };
-    FURROW_RETURN_IF_ERROR(AskOne(0, "create"));
-    FURROW_RETURN_IF_ERROR(Ask("open"));
-    FURROW_RETURN_IF_ERROR(Ask("load"));
+    absl::Status loaded = AskOne(0, "create");
+    if (loaded.ok()) loaded = Ask("open");
+    if (loaded.ok()) loaded = Ask("load");
+    if (absl::IsCancelled(loaded) && !flags_.symmetric) {
+      return absl::CancelledError(
+          "the load was interrupted, and the data is not whole: load it anew with --reload");
+    }
+    FURROW_RETURN_IF_ERROR(loaded);
     on_tick_ = nullptr;
     report_->load_seconds = static_cast<double>(clock_.Now() - start) / kSecond;
     uint64_t rows = 0;
@@ -267,6 +272,7 @@ void CommonFlags::AddTo(FlagSet* f) {
   f->AddNumber("region-size", &region_mb, 2, 2048, "MB per region of --symmetric");
   f->AddSwitch("check", &check, "check replicas and consistency after the load and after the run");
   f->AddSwitch("no-load", &no_load, "use the data that the cluster holds already");
+  f->AddSwitch("reload", &reload, "drop what an earlier load has left in the cluster, and load anew");
   f->AddText("json", &json, "write the result to this file");
   f->AddNumber("seed", &seed, 0, UINT64_MAX, "of all random choices; 0: a new one");
   f->AddText("dir", &dir, "directory of the processes of --symmetric; removed at the end");
@@ -283,6 +289,11 @@ absl::Status CommonFlags::Validate() const {
   }
   if (symmetric && no_load) {
     return absl::InvalidArgumentError("--symmetric starts an empty cluster: leave --no-load out");
+  }
+  if (reload && (no_load || symmetric)) {
+    return absl::InvalidArgumentError(absl::StrCat("--reload does not go with ",
+                                                   no_load ? "--no-load" : "--symmetric",
+                                                   ": it replaces the data that a cluster holds"));
   }
   if (symmetric && replicas > nodes) {
     return absl::InvalidArgumentError(

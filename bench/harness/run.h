@@ -36,6 +36,7 @@ struct CommonFlags {
   bool huge_pages = false;
   bool check = false;
   bool no_load = false;
+  bool reload = false;
   bool quiet = false;
   bool corrupt = false;
   // Of a process of the benchmark.

@@ -40,6 +40,9 @@ struct TpccFlags {
     common.AddTo(&set);
     return set;
   }
+  Data WhichData() const {
+    return common.reload ? Data::kReplace : common.no_load ? Data::kThere : Data::kNew;
+  }
   Scale DataScale() const {
     Scale s;
     s.warehouses = static_cast<uint32_t>(warehouses);
@@ -69,7 +72,7 @@ int RunAgent(const TpccFlags& flags) {
     (void)channel.Send(absl::StrCat("failed ", absl::BytesToHexString(ready.status().ToString())));
     return 1;
   }
-  TpccWorkload workload(flags.DataScale(), flags.common.seed, flags.common.symmetric);
+  TpccWorkload workload(flags.DataScale(), flags.common.seed, flags.common.symmetric, flags.WhichData());
   const uint64_t processes = flags.common.processes();
   AgentOptions options{.process = static_cast<uint32_t>(flags.common.agent_index),
                        .processes = static_cast<uint32_t>(processes),

@@ -90,6 +90,8 @@ TEST_F(CommandTest, WrongFlagsAreOneSentenceThatSaysWhatToDo) {
       {"tpcc", "say where to run: --cluster", 2},
       {"tpcc --symmetric --cluster x", "and not both", 2},
       {"tpcc --symmetric --no-load", "leave --no-load out", 2},
+      {"tpcc --symmetric --reload", "--reload does not go with --symmetric", 2},
+      {"tpcc --cluster x --no-load --reload", "--reload does not go with --no-load", 2},
       {"tpcc --symmetric --nodes 2 --replicas 3", "needs at least as many --nodes", 2},
       {"tpcc --symmetric --durability sync", "use --durability replicated", 2},
       {"tpcc --symmetric --warehouses 0", "--warehouses must be a whole number from 1", 2},

@@ -108,9 +108,50 @@ Task<absl::Status> CreateTables(index::Catalog& catalog, txn::Worker& worker, Sc
       co_await loop.SleepFor(10 * kMillisecond);
       made = co_await catalog.CreateTable(worker, SpecOf(static_cast<TableKind>(i), scale));
     }
-    if (!made.ok() && !absl::IsAlreadyExists(made.status())) co_return made.status();
+    if (absl::IsAlreadyExists(made.status())) {
+      co_return absl::AlreadyExistsError(
+          "the cluster holds TPC-C tables already: use their data with --no-load, or replace it with "
+          "--reload");
+    }
+    if (!made.ok()) co_return made.status();
   }
   co_return absl::OkStatus();
+}
+
+Task<absl::Status> DropTables(index::Catalog& catalog, txn::Worker& worker, Scale scale) {
+  for (size_t i = 0; i < kTables; ++i) {
+    const absl::Status dropped =
+        co_await catalog.DropTable(worker, SpecOf(static_cast<TableKind>(i), scale).name);
+    if (!dropped.ok() && !absl::IsNotFound(dropped)) co_return dropped;
+  }
+  co_return absl::OkStatus();
+}
+
+Task<absl::Status> CheckLoaded(const Tables& tables, txn::Worker& worker) {
+  const Scale& scale = tables.scale;
+  std::string missing;
+  const txn::CommitResult looked = co_await worker.Run(
+      [&](txn::Transaction& tx) -> Task<absl::Status> {
+        missing.clear();
+        for (uint32_t copy = 0; copy < scale.item_copies; ++copy) {
+          const ItemKey key{copy, scale.items};
+          const index::RowResult row = co_await tables[TableKind::kItem].Get(tx, ViewOf(key));
+          if (absl::IsNotFound(row.status())) missing = "items";
+          if (!row.ok()) co_return row.status();
+        }
+        for (uint32_t w = 1; w <= scale.warehouses; ++w) {
+          const OrderKey key{w, static_cast<uint8_t>(scale.districts), scale.customers};
+          const index::RowResult row = co_await tables[TableKind::kOrders].Get(tx, ViewOf(key));
+          if (absl::IsNotFound(row.status())) missing = absl::StrCat("orders of warehouse ", w);
+          if (!row.ok()) co_return row.status();
+        }
+        co_return absl::OkStatus();
+      },
+      {.transaction = {.read_only = true}});
+  if (missing.empty()) co_return looked.status;
+  co_return absl::FailedPreconditionError(
+      absl::StrCat("the cluster's TPC-C data is not whole (", missing,
+                   " are missing): its load was interrupted; load it anew with --reload"));
 }
 
 Task<absl::StatusOr<std::unique_ptr<Tables>>> OpenTables(index::Catalog& catalog, txn::Worker& worker,

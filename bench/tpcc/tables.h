@@ -34,8 +34,12 @@ struct Tables {
   const index::Table& operator[](TableKind kind) const { return *table[static_cast<size_t>(kind)]; }
 };
 
-// Creates what does not exist yet.
+// AlreadyExists: the cluster holds tables of TPC-C, whole or not; the message says what to do.
 Task<absl::Status> CreateTables(index::Catalog& catalog, txn::Worker& worker, Scale scale);
+// Drops those that are there.
+Task<absl::Status> DropTables(index::Catalog& catalog, txn::Worker& worker, Scale scale);
+// FailedPrecondition, with what to do: rows are missing that a load puts last, so that it has not ended.
+Task<absl::Status> CheckLoaded(const Tables& tables, txn::Worker& worker);
 // Opens all nine. NotFound: not created. FailedPrecondition: the cluster holds another number of warehouses
 // or copies than `scale` says (0: whatever is there).
 Task<absl::StatusOr<std::unique_ptr<Tables>>> OpenTables(index::Catalog& catalog, txn::Worker& worker,

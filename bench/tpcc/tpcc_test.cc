@@ -151,6 +151,34 @@ TEST_F(TpccTest, LoadAndRunKeepAllConditions) {
   EXPECT_EQ(Check(false), Names{});
 }
 
+TEST_F(TpccTest, AnInterruptedLoadIsNeitherUsedNorMixedWithAnother) {
+  Progress progress;
+  index::Catalog& catalog = cluster_->host(0).catalog();
+  ASSERT_EQ(cluster_->Wait(0, workloads_[0]->Create(catalog, cluster_->worker(0))), absl::OkStatus());
+  for (uint32_t n = 0; n + 1 < kNodes; ++n) {  // the last one's share is missing
+    ASSERT_EQ(cluster_->Wait(n, workloads_[n]->Open(cluster_->host(n).catalog(), cluster_->worker(n))),
+              absl::OkStatus());
+    ASSERT_EQ(cluster_->Wait(n, workloads_[n]->Load(cluster_->worker(n), PlaceOf(n), &progress)),
+              absl::OkStatus());
+  }
+  TpccWorkload use(SmallScale(), kSeed, true, Data::kThere);
+  const absl::Status used = cluster_->Wait(0, use.Open(catalog, cluster_->worker(0)));
+  EXPECT_TRUE(absl::IsFailedPrecondition(used)) << used;
+  EXPECT_THAT(std::string(used.message()), ::testing::HasSubstr("load it anew with --reload"));
+  const absl::Status mixed = cluster_->Wait(0, workloads_[0]->Create(catalog, cluster_->worker(0)));
+  EXPECT_TRUE(absl::IsAlreadyExists(mixed)) << mixed;
+  TpccWorkload replace(SmallScale(), kSeed, true, Data::kReplace);
+  EXPECT_EQ(cluster_->Wait(0, replace.Create(catalog, cluster_->worker(0))), absl::OkStatus());
+  for (uint32_t n = 0; n < kNodes; ++n) {
+    ASSERT_EQ(cluster_->Wait(n, workloads_[n]->Open(cluster_->host(n).catalog(), cluster_->worker(n))),
+              absl::OkStatus());
+    ASSERT_EQ(cluster_->Wait(n, workloads_[n]->Load(cluster_->worker(n), PlaceOf(n), &progress)),
+              absl::OkStatus());
+  }
+  EXPECT_EQ(cluster_->Wait(0, use.Open(catalog, cluster_->worker(0))), absl::OkStatus());
+  EXPECT_EQ(Check(true), Names{});
+}
+
 TEST_F(TpccTest, ACorruptBackupFailsTheCheck) {
   Load();
   Corrupt(TableKind::kStock, /*at_primary=*/false);

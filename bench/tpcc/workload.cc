@@ -45,12 +45,13 @@ Task<void> LoadParts(const Tables& tables, txn::Worker& worker, uint64_t seed, N
 std::vector<std::string> TpccWorkload::types() const { return {std::begin(kTxNames), std::end(kTxNames)}; }
 
 Task<absl::Status> TpccWorkload::Create(index::Catalog& catalog, txn::Worker& worker) {
+  if (data_ == Data::kReplace) FURROW_CO_RETURN_IF_ERROR(co_await DropTables(catalog, worker, scale_));
   co_return co_await CreateTables(catalog, worker, scale_);
 }
 
 Task<absl::Status> TpccWorkload::Open(index::Catalog& catalog, txn::Worker& worker) {
   FURROW_CO_ASSIGN_OR_RETURN(tables_, co_await OpenTables(catalog, worker, scale_));
-  co_return absl::OkStatus();
+  co_return data_ == Data::kThere ? co_await CheckLoaded(*tables_, worker) : absl::OkStatus();
 }
 
 std::vector<uint32_t> TpccWorkload::Share(txn::Worker& worker, Place place) const {
@@ -83,11 +84,6 @@ Task<absl::Status> TpccWorkload::Load(txn::Worker& worker, Place place, Progress
     worker.loop().Spawn(LoadParts(*tables_, worker, seed_, constants_, progress, loads));
   }
   co_await AllEnded{loads};
-  if (absl::IsAlreadyExists(loads.status)) {
-    co_return absl::AlreadyExistsError(
-        "the cluster holds TPC-C data already: use it with --no-load if its load had ended, or start a fresh "
-        "cluster");
-  }
   co_return loads.status;
 }
 

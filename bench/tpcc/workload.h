@@ -20,13 +20,24 @@ namespace furrow::bench::tpcc {
 // node.
 constexpr size_t TerminalsOf(size_t warehouses) { return std::clamp<size_t>(warehouses, 2, 8); }
 
+// Where a benchmark's data comes from.
+enum class Data : uint8_t {
+  kNew,      // Create() and Load(); there is none yet
+  kReplace,  // the same; Create() drops what is there
+  kThere,    // an earlier load's, which Open() takes a look at
+};
+
 class TpccWorkload final : public Workload {
  public:
   // `seed` is the same in all processes of a benchmark. `co_located`: terminals stand only in warehouses
   // whose primary is this process, and each process loads those; otherwise the processes and workers share
   // all warehouses evenly.
-  TpccWorkload(Scale scale, uint64_t seed, bool co_located)
-      : scale_(scale), seed_(seed), co_located_(co_located), constants_(NurandConstants::FromSeed(seed)) {}
+  TpccWorkload(Scale scale, uint64_t seed, bool co_located, Data data = Data::kNew)
+      : scale_(scale),
+        seed_(seed),
+        co_located_(co_located),
+        data_(data),
+        constants_(NurandConstants::FromSeed(seed)) {}
 
   std::vector<std::string> types() const override;
   Task<absl::Status> Create(index::Catalog& catalog, txn::Worker& worker) override;
@@ -44,6 +55,7 @@ class TpccWorkload final : public Workload {
   const Scale scale_;
   const uint64_t seed_;
   const bool co_located_;
+  const Data data_;
   const NurandConstants constants_;
   std::unique_ptr<Tables> tables_;  // set by Open, before workers use it
 };

@@ -66,8 +66,11 @@ class Signals(ProcessTest):
         os.killpg(bench.pid, signal.SIGINT)
         out, err = bench.communicate(timeout=PATIENCE)
         self.assertEqual(bench.returncode, 1, out + err)
-        self.assertIn("interrupted", err)
+        self.assertIn("load it anew with --reload", err)
         self.storage_members_only(place)
+        again = self.bench(place, "--seconds", "1", "--reload", "--check")
+        out, err = again.communicate(timeout=PATIENCE)
+        self.assertEqual(again.returncode, 0, out + err)
 
     def test_reader_that_goes_away_ends_the_benchmark_and_not_the_cluster(self):
         place = self.cluster().up()
