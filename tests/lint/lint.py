@@ -227,10 +227,10 @@ def dependencies(path, text):
         return []
     with open(os.path.join(ROOT, "docs/dependencies.md"), encoding="utf-8") as file:
         documented = set(re.findall(r"[a-z0-9+.-]+", file.read()))
-    array = re.search(r"^packages=\((.*?)^\)", text, flags=re.S | re.M)
-    if not array:
+    arrays = re.findall(r"^(?:\w+_)?packages=\((.*?)^\)", text, flags=re.S | re.M)
+    if not arrays:
         return [(1, "there is no array `packages`")]
-    names = re.sub(r"#[^\n]*", "", array.group(1)).split()
+    names = re.sub(r"#[^\n]*", "", "\n".join(arrays)).split()
     return [(1, f"{name} is not in docs/dependencies.md") for name in names if name not in documented]
 
 

@@ -66,6 +66,7 @@ BAD = {
     "script-syntax": [("tests/x", "#!/usr/bin/env bash\nif true; then\n"), ("tests/x.py", "def f(:\n")],
     "links": [("docs/a.md", "see [b](no-such-file.md)\n"), ("a.md", "[x](docs/no-such.md#part)\n")],
     "dependencies": [("deploy/packages", "packages=(\n  cmake libnosuch-dev\n)\n"),
+                     ("deploy/packages", "packages=(\n  cmake\n)\nvm_packages=(\n  libnosuch-dev\n)\n"),
                      ("deploy/packages", "x\n")],
     "formatting": [("txn/a.cc", "int  a ;\n")],
 }
