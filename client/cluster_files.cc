@@ -62,10 +62,11 @@ absl::Status WriteClusterFile(const std::string& directory, const ClusterFile& f
 absl::StatusOr<ClusterFile> ReadClusterFile(const std::string& directory) {
   absl::StatusOr<std::string> text = ReadSmallFile(directory + "/cluster");
   if (absl::IsNotFound(text.status())) {
-    return absl::NotFoundError(absl::StrCat("there is no running cluster in ", directory,
-                                            ": it has no file \"cluster\"; start one "
-                                            "with deploy/local-cluster up --dir ",
-                                            directory, ", or name another directory"));
+    return absl::NotFoundError(
+        absl::StrCat("there is no running cluster in ", directory,
+                     ": it has no file \"cluster\"; start one "
+                     "with deploy/local-cluster up --dir ",  // lint-allow(library-flags): a whole command
+                     directory, ", or name another directory"));
   }
   FURROW_RETURN_IF_ERROR(text.status());
   ClusterFile file;
@@ -141,7 +142,8 @@ absl::StatusOr<FileLock> FileLock::TakeOnce(const std::string& path) {
     return absl::FailedPreconditionError(
         absl::StrCat("the directory of ", path, " is in use by process ",
                      holder.ok() ? absl::StripSuffix(*holder, "\n") : "(unknown)",
-                     ": one node per directory; stop that process or name another directory with --dir"));
+                     ": one node per directory; stop that process or name another directory with "
+                     "MemberOptions::directory"));
   }
   lock.fd_ = fd;
   std::string pid = absl::StrCat(getpid(), "\n");

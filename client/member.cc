@@ -157,15 +157,16 @@ absl::Status Member::Impl::Start() {
 // One process per directory: a second one would mistake the first one's files for its own.
 absl::Status Member::Impl::LockDirectory() {
   if (options_.directory.empty()) return absl::OkStatus();
-  FURROW_RETURN_IF_ERROR(CheckWritable(options_.directory, "--dir"));
+  FURROW_RETURN_IF_ERROR(CheckWritable(options_.directory, "MemberOptions::directory"));
   FURROW_ASSIGN_OR_RETURN(directory_lock_, FileLock::Take(options_.directory + "/node.lock"));
   return absl::OkStatus();
 }
 
 absl::Status Member::Impl::PrepareNewCluster() {
   const std::string& directory = ClusterDirectory();
-  FURROW_RETURN_IF_ERROR(
-      CheckWritable(directory, options_.cluster_directory.empty() ? "--dir" : "--cluster-dir"));
+  FURROW_RETURN_IF_ERROR(CheckWritable(directory, options_.cluster_directory.empty()
+                                                      ? "MemberOptions::directory"
+                                                      : "MemberOptions::cluster_directory"));
   id_ = NodeId(options_.id);
   incarnation_ = Incarnation(uint64_t{1} << 20);
   cluster_id_ = NewHex(2);
@@ -229,26 +230,27 @@ uint64_t Member::Impl::RegionCapacity() const {
 }
 
 absl::Status Member::Impl::CheckMemory() {
-  FURROW_RETURN_IF_ERROR(CheckWritable(options_.memory_root, "--memory-dir"));
+  FURROW_RETURN_IF_ERROR(CheckWritable(options_.memory_root, "MemberOptions::memory_root"));
   const uint64_t fixed = RingBytes() + (options_.storage ? options_.old_version_bytes : 0) + kBudgetReserve;
   if (options_.storage && RegionCapacity() == 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--memory ", FormatBytes(options_.memory_bytes),
+        absl::StrCat("MemberOptions::memory_bytes of ", FormatBytes(options_.memory_bytes),
                      " is too little: rings and old versions take ", FormatBytes(fixed), " and one region ",
                      FormatBytes(region_bytes_), ": give at least ", FormatBytes(fixed + region_bytes_)));
   }
   if (!options_.storage && options_.memory_bytes < fixed) {
-    return absl::InvalidArgumentError(absl::StrCat("memory of ", FormatBytes(options_.memory_bytes),
+    return absl::InvalidArgumentError(absl::StrCat("MemberOptions::memory_bytes of ",
+                                                   FormatBytes(options_.memory_bytes),
                                                    " is too little: rings take ", FormatBytes(fixed)));
   }
   FURROW_ASSIGN_OR_RETURN(uint64_t free, FreeBytes(options_.memory_root));
   const uint64_t needed = options_.storage ? options_.memory_bytes : fixed;
   if (free >= needed) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat(
-      options_.memory_root, " has ", FormatBytes(free), " free, and this member may need ",
-      FormatBytes(needed),
-      ": give it less with --memory, or make that file system larger (mount -o remount,size=... ",
-      options_.memory_root, ")"));
+  return absl::ResourceExhaustedError(absl::StrCat(options_.memory_root, " has ", FormatBytes(free),
+                                                   " free, and this member may need ", FormatBytes(needed),
+                                                   ": give it less with MemberOptions::memory_bytes, or make "
+                                                   "that file system larger (mount -o remount,size=... ",
+                                                   options_.memory_root, ")"));
 }
 
 absl::Status Member::Impl::MakeDirectories() {
@@ -257,9 +259,9 @@ absl::Status Member::Impl::MakeDirectories() {
   FURROW_RETURN_IF_ERROR(MakePrivateDirectory(sockets));
   endpoint_ = absl::StrCat(sockets, "/", ShortId(cluster_id_), "-n", id_.value(), ".sock");
   if (endpoint_.size() > kMaxSocketPath) {
-    return absl::InvalidArgumentError(absl::StrCat("the path of a Unix socket cannot be as long as ",
-                                                   endpoint_,
-                                                   ": name a shorter directory with --socket-dir"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the path of a Unix socket cannot be as long as ", endpoint_,
+                     ": name a shorter directory with MemberOptions::socket_directory"));
   }
   const std::string memory =
       absl::StrCat(options_.memory_root, "/furrow-", ShortId(cluster_id_), "-n", id_.value());
@@ -267,7 +269,7 @@ absl::Status Member::Impl::MakeDirectories() {
   if (absl::IsAlreadyExists(made.status())) {
     return absl::AlreadyExistsError(
         absl::StrCat("node ", id_.value(), " of this cluster runs already, or left its memory in ", memory,
-                     " when it was killed: choose another --id, or remove that directory"));
+                     " when it was killed: choose another MemberOptions::id, or remove that directory"));
   }
   FURROW_RETURN_IF_ERROR(made.status());
   memory_directory_ = *std::move(made);
@@ -477,16 +479,17 @@ absl::StatusOr<ClusterAddress> FindCluster(const std::string& cluster, const std
   if (cluster.find('/') != std::string::npos || cluster.rfind(':') == std::string::npos) {
     return absl::NotFoundError(
         absl::StrCat("there is no directory ", cluster,
-                     ": give a cluster's directory, or host:port of a member, with --cluster"));
+                     ": give a cluster's directory, or host:port of a member, with MemberOptions::cluster"));
   }
   if (!IsAddress(cluster)) {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", cluster, "\" is no address: write host:port, as in 127.0.0.1:4500"));
   }
   if (!secret_file.empty()) return ClusterAddress{cluster, secret_file};
-  return absl::InvalidArgumentError(absl::StrCat("to reach ", cluster,
-                                                 " by its address the cluster's secret is needed: name its "
-                                                 "file with --secret-file, or give the cluster's directory"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("to reach ", cluster,
+                   " by its address the cluster's secret is needed: name its "
+                   "file with MemberOptions::secret_file, or give the cluster's directory"));
 }
 
 }  // namespace furrow::client

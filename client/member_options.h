@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "base/clock.h"
@@ -73,6 +75,12 @@ struct MemberOptions {
 
 // InvalidArgument names the option and what is allowed.
 absl::Status Validate(const MemberOptions& options);
+
+// Messages of the library name options as "MemberOptions::workers". For a program whose users know them by
+// other names, its flags: pairs of a member's name and what takes its place, {"workers", "--workers"}. What
+// is not among them stays.
+using OptionNames = std::vector<std::pair<std::string, std::string>>;
+std::string WithOptionNames(const std::string& message, const OptionNames& names);
 
 }  // namespace furrow::client
 

@@ -44,9 +44,10 @@ absl::StatusOr<Introduction> SayHello(ControlClient& client, const std::string& 
                                                         ": run the same version on all members"));
     }
     if (!ProofMatches(secret, HelloText(request.nonce(), reply.cluster_id()), reply.proof())) {
-      return absl::PermissionDeniedError(absl::StrCat("what answers at ", at,
-                                                      " does not hold this cluster's secret: it is "
-                                                      "another cluster; check --join and --secret-file"));
+      return absl::PermissionDeniedError(
+          absl::StrCat("what answers at ", at,
+                       " does not hold this cluster's secret: it is "
+                       "another cluster; check MemberOptions::cluster and MemberOptions::secret_file"));
     }
     if (!reply.nonce().empty()) {
       return Introduction{
@@ -307,7 +308,7 @@ std::string Agent::Absence() const {
 std::string Agent::LostByAll(const std::string& absence) const {
   return absl::StrFormat(
       "%s, and is lost to the other members, which wait %.1f s: let its host have time, or found clusters "
-      "with a longer --lease",
+      "with a longer MemberOptions::lease_ns",
       absence, static_cast<double>(lease_ns_) / kSecond);
 }
 

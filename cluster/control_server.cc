@@ -49,8 +49,9 @@ absl::Status TryBind(const std::string& address) {
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   if (int error = getaddrinfo(at.host.c_str(), at.port.c_str(), &hints, &found); error != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("cannot listen at ", address, ": ", gai_strerror(error),
-                                                   ": give an address of this host with --listen"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot listen at ", address, ": ", gai_strerror(error),
+                     ": give an address of this host with MemberOptions::listen"));
   }
   absl::Cleanup free_found = [found] { freeaddrinfo(found); };
   int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -60,11 +61,13 @@ absl::Status TryBind(const std::string& address) {
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   if (bind(fd, found->ai_addr, found->ai_addrlen) == 0 && listen(fd, 1) == 0) return absl::OkStatus();
   if (errno == EADDRINUSE) {
-    return absl::AlreadyExistsError(absl::StrCat("port ", at.port, " is in use on ", at.host,
-                                                 ": choose another one with --listen, or stop what uses it"));
+    return absl::AlreadyExistsError(
+        absl::StrCat("port ", at.port, " is in use on ", at.host,
+                     ": choose another one with MemberOptions::listen, or stop what uses it"));
   }
-  return absl::InvalidArgumentError(absl::StrCat("cannot listen at ", address, ": ", strerror(errno),
-                                                 ": give an address of this host with --listen"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("cannot listen at ", address, ": ", strerror(errno),
+                   ": give an address of this host with MemberOptions::listen"));
 }
 
 }  // namespace
@@ -95,7 +98,7 @@ class ControlServer::Impl final : public pb::Control::Service {
   static grpc::Status NoProof() {
     return grpc::Status(grpc::StatusCode::PERMISSION_DENIED,
                         "the caller does not hold this cluster's secret: it belongs to another cluster, or "
-                        "--secret-file names "
+                        "MemberOptions::secret_file names "
                         "the wrong file");
   }
   static grpc::Status ToGrpc(const absl::Status& status) {

@@ -88,7 +88,8 @@ absl::Status Manager::CheckJoin(const pb::JoinRequest& request, const Member& me
   }
   if (request.cluster_id() != configuration_.cluster_id) {
     return absl::FailedPreconditionError(absl::StrCat("this is cluster ", configuration_.cluster_id, ", not ",
-                                                      request.cluster_id(), ": check --join"));
+                                                      request.cluster_id(),
+                                                      ": check MemberOptions::cluster"));
   }
   if (nonces_.erase(request.nonce()) == 0) {
     return absl::FailedPreconditionError("the join comes too late or twice: say hello again");
@@ -97,11 +98,12 @@ absl::Status Manager::CheckJoin(const pb::JoinRequest& request, const Member& me
   const bool compute_id = member.id.value() >= kFirstComputeId;
   if (compute_id != (member.role == Role::kCompute)) {
     return absl::InvalidArgumentError(absl::StrCat("storage members have ids from 1 to ", kFirstComputeId - 1,
-                                                   ", not ", member.id.value(), ": choose another --id"));
+                                                   ", not ", member.id.value(),
+                                                   ": choose another MemberOptions::id"));
   }
   if (configuration_.Find(member.id) != nullptr) {
     return absl::AlreadyExistsError(
-        absl::StrCat("node ", member.id.value(), " is a member already: choose another --id"));
+        absl::StrCat("node ", member.id.value(), " is a member already: choose another MemberOptions::id"));
   }
   if (configuration_.members.size() >= kMaxMembers) {
     return absl::ResourceExhaustedError(
@@ -111,7 +113,7 @@ absl::Status Manager::CheckJoin(const pb::JoinRequest& request, const Member& me
   if (member.role == Role::kStorage && request.member().region_capacity() == 0) {
     return absl::InvalidArgumentError(absl::StrCat("the member's memory holds no region of ",
                                                    configuration_.region_bytes,
-                                                   " bytes: give it more --memory"));
+                                                   " bytes: give it more MemberOptions::memory_bytes"));
   }
   return absl::OkStatus();
 }
@@ -231,7 +233,7 @@ absl::Status Manager::Adopt(const Configuration& next, NodeId joining) {
     if (!status.ok()) {
       return absl::FailedPreconditionError(
           absl::StrCat("node ", joining.value(), " was not admitted: it cannot be reached at ",
-                       member.control_address, " (", status.message(), "): check --listen"));
+                       member.control_address, " (", status.message(), "): check MemberOptions::listen"));
     }
     std::erase_if(others, [&](const Member& m) { return m.id == joining; });
   }

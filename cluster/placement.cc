@@ -15,9 +15,10 @@ absl::StatusOr<std::vector<NodeId>> Place(std::span<const StorageLoad> members, 
     if (m.has_room()) left.push_back(&m);
   }
   if (left.size() < copies) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "a region needs ", copies, " storage members with room for it, and ", left.size(), " of ",
-        members.size(), " have it: add storage members or give them more memory (--memory)"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("a region needs ", copies, " storage members with room for it, and ", left.size(),
+                     " of ", members.size(),
+                     " have it: add storage members or give them more memory (MemberOptions::memory_bytes)"));
   }
   std::vector<NodeId> chosen;
   absl::flat_hash_set<std::string> domains;

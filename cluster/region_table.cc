@@ -73,7 +73,8 @@ absl::StatusOr<RegionTable::Decision> RegionTable::Begin(const AllocateRegionReq
       if (load == nullptr || !load->has_room()) {
         return absl::ResourceExhaustedError(absl::StrCat(
             "node ", r.node.value(), ", which holds the locality group of region ", request.near.value(),
-            ", has no room for another region: give it more memory (--memory) or delete data"));
+            ", has no room for another region: give it more memory (MemberOptions::memory_bytes) or delete "
+            "data"));
       }
     }
   } else {

@@ -39,7 +39,7 @@ absl::StatusOr<std::string> ReadSecret(const std::string& path) {
   int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot read the cluster's secret from ", path,
-                                                   ": name the file with --secret-file"));
+                                                   ": name the file with MemberOptions::secret_file"));
   }
   absl::Cleanup close_fd = [fd] { close(fd); };
   struct stat st;

@@ -7,15 +7,18 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "client/member_options.h"
 
 namespace furrow::node {
 
 int RunNode(const std::vector<std::string>& arguments);
 int RunStatus(const std::vector<std::string>& arguments);
 
-// Prints "furrow COMMAND: sentence" to standard error; returns 2 for InvalidArgument, 0 for OutOfRange (help,
-// to standard output), else 1.
+// Prints "furrow COMMAND: sentence" to standard error, with flags for the options that the library names;
+// returns 2 for InvalidArgument, 0 for OutOfRange (help, to standard output), else 1.
 int Report(const char* command, const absl::Status& status);
+// The flags of a command by the options that they set.
+const client::OptionNames& FlagsOf(const std::string& command);
 
 }  // namespace furrow::node
 

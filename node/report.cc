@@ -5,8 +5,35 @@
 
 namespace furrow::node {
 
+const client::OptionNames& FlagsOf(const std::string& command) {
+  static const auto& node = *new client::OptionNames{{"id", "--id"},
+                                                     {"cluster", "--join"},
+                                                     {"directory", "--dir"},
+                                                     {"cluster_directory", "--cluster-dir"},
+                                                     {"secret_file", "--secret-file"},
+                                                     {"join_timeout_ns", "--join-timeout"},
+                                                     {"listen", "--listen"},
+                                                     {"failure_domain", "--failure-domain"},
+                                                     {"socket_directory", "--socket-dir"},
+                                                     {"memory_root", "--memory-dir"},
+                                                     {"workers", "--workers"},
+                                                     {"memory_bytes", "--memory"},
+                                                     {"old_version_bytes", "--old-versions"},
+                                                     {"huge_pages", "--huge-pages"},
+                                                     {"replicas", "--replicas"},
+                                                     {"region_bytes", "--region-size"},
+                                                     {"lease_ns", "--lease"},
+                                                     {"log_ring_bytes", "--log-ring"},
+                                                     {"message_ring_bytes", "--message-ring"},
+                                                     {"clock_offset_ns", "--clock-offset"},
+                                                     {"clock_uncertainty_ns", "--clock-uncertainty"}};
+  static const auto& status =
+      *new client::OptionNames{{"cluster", "--cluster"}, {"secret_file", "--secret-file"}};
+  return command == "status" ? status : node;
+}
+
 int Report(const char* command, const absl::Status& status) {
-  const std::string message(status.message());
+  const std::string message = client::WithOptionNames(std::string(status.message()), FlagsOf(command));
   if (absl::IsOutOfRange(status)) {
     std::fputs(message.c_str(), stdout);
     return 0;

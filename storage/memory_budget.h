@@ -17,7 +17,8 @@ namespace furrow::storage {
 class MemoryBudget {
  public:
   // `setting` is what the user turns to raise the limit. reserve_bytes <= limit_bytes.
-  MemoryBudget(uint64_t limit_bytes, uint64_t reserve_bytes, std::string setting = "--memory");
+  MemoryBudget(uint64_t limit_bytes, uint64_t reserve_bytes,
+               std::string setting = "MemberOptions::memory_bytes");
 
   // Charges `bytes` to `kind` ("regions", "rings", ...). ResourceExhausted names limit, use by kind and the
   // setting.

@@ -309,6 +309,21 @@ absl::Status CommonFlags::Validate() const {
   return json.empty() ? absl::OkStatus() : TryToWrite(json);
 }
 
+client::OptionNames CommonFlags::option_names() const {
+  // A member that it joins has flags of its own.
+  if (!symmetric) {
+    return {{"cluster", "--cluster"},
+            {"secret_file", "--cluster DIR, the directory with the secret"},
+            {"workers", "--workers"},
+            {"memory_bytes", "furrow node's --memory"},
+            {"lease_ns", "furrow node's --lease"}};
+  }
+  return {{"memory_bytes", "--memory"},
+          {"region_bytes", "--region-size"},
+          {"replicas", "--replicas"},
+          {"workers", "--workers"}};
+}
+
 absl::Status RunBenchmark(const CommonFlags& flags, std::vector<std::string> agent_arguments,
                           Console& console, const Clock& clock, Report* report) {
   Run run(flags, console, clock, report);

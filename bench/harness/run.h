@@ -13,6 +13,7 @@
 #include "bench/harness/flags.h"
 #include "bench/harness/fleet.h"
 #include "bench/harness/result.h"
+#include "client/member_options.h"
 
 namespace furrow::bench {
 
@@ -47,6 +48,8 @@ struct CommonFlags {
   // InvalidArgument: flags that do not go together. Unavailable: --json cannot be written, which is better
   // known before the run than after it.
   absl::Status Validate() const;
+  // What the flags are called that set options of a member, for messages of the library.
+  client::OptionNames option_names() const;
   uint64_t processes() const { return symmetric ? nodes : 1; }
 };
 

@@ -53,8 +53,9 @@ struct TpccFlags {
   }
 };
 
-int Complain(const absl::Status& status, int code) {
-  const std::string text(status.message());
+int Complain(const TpccFlags& flags, const absl::Status& status, int code) {
+  const std::string text =
+      client::WithOptionNames(std::string(status.message()), flags.common.option_names());
   std::fprintf(stderr, "furrow-bench tpcc: %s\n", text.c_str());
   return code;
 }
@@ -116,7 +117,7 @@ class RunDirectory {
 int RunParent(TpccFlags& flags, std::span<const std::string_view> arguments) {
   CommonFlags& common = flags.common;
   if (const absl::Status valid = common.Validate(); !valid.ok()) {
-    return Complain(valid, absl::IsInvalidArgument(valid) ? 2 : 1);
+    return Complain(flags, valid, absl::IsInvalidArgument(valid) ? 2 : 1);
   }
   if (common.seed == 0) common.seed = EntropySeed() >> 16;
   std::vector<std::string> mine = {"tpcc"};
@@ -125,12 +126,12 @@ int RunParent(TpccFlags& flags, std::span<const std::string_view> arguments) {
   RunDirectory directory;
   if (common.symmetric) {
     if (common.dir.empty()) {
-      if (const absl::Status made = directory.Make(); !made.ok()) return Complain(made, 1);
+      if (const absl::Status made = directory.Make(); !made.ok()) return Complain(flags, made, 1);
       common.dir = directory.path();
     }
     if (common.memory_mb == 0) {
       const auto memory = DefaultMemoryBytes(common.nodes);
-      if (!memory.ok()) return Complain(memory.status(), 1);
+      if (!memory.ok()) return Complain(flags, memory.status(), 1);
       common.memory_mb = *memory >> 20;
     }
     mine.insert(mine.end(), {"--dir", common.dir, "--memory", absl::StrCat(common.memory_mb)});
@@ -149,9 +150,9 @@ int RunParent(TpccFlags& flags, std::span<const std::string_view> arguments) {
   report.headline_name = "new_orders_per_second";
   report.extra = {{"warehouses", flags.warehouses}, {"seed", common.seed}};
   const absl::Status ran = RunBenchmark(common, std::move(mine), console, MonotonicClock(), &report);
-  if (!ran.ok()) return Complain(ran, 1);
+  if (!ran.ok()) return Complain(flags, ran, 1);
   if (const absl::Status delivered = Deliver(common, report, console); !delivered.ok())
-    return Complain(delivered, 1);
+    return Complain(flags, delivered, 1);
   return 0;
 }
 
@@ -160,7 +161,7 @@ int RunParent(TpccFlags& flags, std::span<const std::string_view> arguments) {
 int TpccCommand(std::span<const std::string_view> arguments) {
   TpccFlags flags;
   FlagSet set = flags.Set();
-  if (const absl::Status parsed = set.Parse(arguments); !parsed.ok()) return Complain(parsed, 2);
+  if (const absl::Status parsed = set.Parse(arguments); !parsed.ok()) return Complain(flags, parsed, 2);
   if (set.help_asked()) {
     std::fputs(set.Help().c_str(), stdout);
     return 0;

@@ -19,6 +19,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 LAYERS = ["base", "rdma", "storage", "cluster", "txn", "index", "client", "sql_lite", "node", "bench"]
 # What the order alone would allow, but the architecture does not.
 FORBIDDEN = {"bench": {"sql_lite", "node"}}
+# What applications embed.
+LIBRARY = set(LAYERS[:LAYERS.index("client") + 1])
 # Who may name a provider of the fabric: those who assemble a member. The others take an rdma::Fabric.
 PROVIDERS = re.compile(r"^rdma/(shm|sim|verbs)/")
 ASSEMBLERS = {"client", "node", "bench"}
@@ -185,6 +187,18 @@ def leftovers(path, text):
             if re.search(r"\b(TODO|FIXME|XXX|HACK)\b", line)]
 
 
+def library_flags(path, text):
+    """The library is embedded: its messages name options (MemberOptions::workers), which commands make flags of."""
+    if not is_cpp(path) or path.split("/")[0] not in LIBRARY or "_test" in path:
+        return []
+    problems = []
+    for number, line in enumerate(text.split("\n"), 1):
+        for literal in re.findall(r'"((?:\\.|[^"\\])*)"', re.sub(r"^\s*//.*", "", line)):
+            if re.search(r"(^|[\s(\"])--[a-z]", literal):
+                problems.append((number, "say MemberOptions::NAME; node/report.cc knows the flag"))
+    return problems
+
+
 def header_guard(path, text):
     if not path.endswith(".h"):
         return []
@@ -256,6 +270,7 @@ RULES = {
     "file-length": file_length,
     "line-length": line_length,
     "leftovers": leftovers,
+    "library-flags": library_flags,
     "header-guard": header_guard,
     "script-syntax": script_syntax,
     "links": links,
