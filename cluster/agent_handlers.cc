@@ -68,8 +68,11 @@ absl::Status Agent::Leave(const pb::LeaveRequest& request, pb::LeaveReply*) {
 absl::Status Agent::AllocateRegion(const pb::AllocateRegionRequest& request, pb::AllocateRegionReply* reply) {
   FURROW_RETURN_IF_ERROR(OnlyManager());
   FURROW_ASSIGN_OR_RETURN(RegionMapping mapping,
-                          manager()->Allocate({RegionId(request.near()), RegionId(request.newest_known()),
-                                               NodeId(request.preferred_primary()), request.name()}));
+                          manager()->Allocate({.near = RegionId(request.near()),
+                                               .newest_known = RegionId(request.newest_known()),
+                                               .preferred_primary = NodeId(request.preferred_primary()),
+                                               .ahead = request.ahead(),
+                                               .name = request.name()}));
   ToProto(mapping, reply->mutable_region());
   return absl::OkStatus();
 }

@@ -8,6 +8,13 @@
 #include "cluster/region_directory.h"
 
 namespace furrow::cluster {
+namespace {
+
+// Regions of a member that are not made ahead of need: one group's forecast must not take what another one
+// waits for.
+uint64_t KeptForNeed(uint64_t capacity) { return std::max<uint64_t>(1, capacity / 8); }
+
+}  // namespace
 
 void RegionTable::SetConfiguration(const Configuration& configuration) {
   config_ = configuration.id;
@@ -75,6 +82,10 @@ absl::StatusOr<RegionTable::Decision> RegionTable::Begin(const AllocateRegionReq
             "node ", r.node.value(), ", which holds the locality group of region ", request.near.value(),
             ", has no room for another region: give it more memory (MemberOptions::memory_bytes) or delete "
             "data"));
+      }
+      if (request.ahead && load->capacity - load->replicas <= KeptForNeed(load->capacity)) {
+        return absl::ResourceExhaustedError(absl::StrCat(
+            "node ", r.node.value(), " keeps its last room for regions that somebody waits for"));
       }
     }
   } else {

@@ -1,5 +1,7 @@
 #include "cluster/region_table.h"
 
+#include <algorithm>
+
 #include "gtest/gtest.h"
 
 namespace furrow::cluster {
@@ -135,6 +137,29 @@ TEST_F(RegionTableTest, CapacityIsALimit) {
   EXPECT_TRUE(absl::IsResourceExhausted(table.Begin({}).status()));
   EXPECT_TRUE(absl::IsResourceExhausted(
       table.Begin({.near = RegionId(1), .newest_known = RegionId(1), .preferred_primary = {}}).status()));
+}
+
+TEST_F(RegionTableTest, TheLastRoomIsKeptForThoseWhoWait) {
+  for (const uint64_t capacity : {3, 16}) {
+    RegionTable table;
+    Start(&table, Three(capacity));
+    auto first = table.Begin({});
+    ASSERT_TRUE(first.ok());
+    RegionId newest = table.Committed(first->plan, Memories(first->plan))->id;
+    uint64_t held = 1;
+    absl::Status refused;
+    for (const bool ahead : {true, false}) {
+      while (true) {
+        auto more = table.Begin({.near = RegionId(1), .newest_known = newest, .ahead = ahead});
+        refused = more.status();
+        if (!more.ok()) break;
+        ++held;
+        newest = table.Committed(more->plan, Memories(more->plan))->id;
+      }
+      EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+      EXPECT_EQ(held, ahead ? capacity - std::max<uint64_t>(1, capacity / 8) : capacity);
+    }
+  }
 }
 
 TEST_F(RegionTableTest, MemberThatIsNotReadyHoldsNothing) {

@@ -83,6 +83,7 @@ Task<absl::StatusOr<const RegionMapping*>> RemoteControlPlane::AllocateRegion(Al
   message.set_newest_known(request.newest_known.value());
   message.set_preferred_primary(request.preferred_primary.value());
   message.set_name(request.name);
+  message.set_ahead(request.ahead);
   const bool repeatable = request.near != RegionId() || request.name != 0;
   EventLoop* const loop = EventLoop::Current();
   FURROW_CHECK(loop != nullptr);

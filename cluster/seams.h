@@ -78,6 +78,9 @@ struct AllocateRegionRequest {
   RegionId newest_known{};  // the newest region of the group that the caller knows: if there is a newer, that
                             // one is returned
   NodeId preferred_primary{};  // for a new group; 0: by balance
+  // For a group that runs low, not for somebody who waits: refused with ResourceExhausted while a member that
+  // would hold it is close to its limit.
+  bool ahead = false;
   // For a new group: names it among all that were ever asked for, so that a request that is repeated, since
   // its answer was lost or its sender ended, gets the first one's region. 0: no name; a repetition gets
   // another.

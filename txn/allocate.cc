@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/log.h"
@@ -202,10 +203,29 @@ Task<absl::Status> Coordinator::CutBlock(storage::BlockCut cut) {
   if (status.ok()) status = node_.regions.Find(cut.region)->CutBlock(cut.block, cut.slot_bytes, cut.version);
   if (status.ok()) {
     node_.allocator.BlockReady(cut);
+    if (node_.control != nullptr && node_.allocator.RunsLow(mapping->locality))
+      worker_.loop().Spawn(GrowAhead());
   } else {
     node_.allocator.BlockFailed(cut);
   }
   co_return status;
+}
+
+Task<void> Coordinator::GrowAhead() {
+  // Emptied blocks may do.
+  node_.allocator.Reclaim(node_.safe_point.safe_point());
+  while (std::optional<NodeAllocator::Growth> growth = node_.allocator.BeginGrowth(worker_.loop().Now())) {
+    // Also when the worker ends meanwhile.
+    absl::Status status = absl::CancelledError();
+    absl::Cleanup end = [&] { node_.allocator.EndGrowth(*growth, status.ok(), worker_.loop().Now()); };
+    status = (co_await node_.control->AllocateRegion(
+                  {.near = growth->locality, .newest_known = growth->newest, .ahead = true}))
+                 .status();
+    if (!status.ok()) {
+      FURROW_LOG_EVERY(INFO, 10 * kSecond)
+          << "group " << growth->locality.value() << " gets its next region when it is full: " << status;
+    }
+  }
 }
 
 void Coordinator::ReturnLeases() {

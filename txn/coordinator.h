@@ -201,6 +201,8 @@ class Coordinator {
   absl::Status AppendAndRelease(rdma::RingWriter& ring, std::span<std::byte> body, CommitOp* op,
                                 rdma::WorkRequest::Notify notify);
   Task<void> CutAhead(RegionId locality, storage::SizeClass size_class);
+  // Asks for the next regions of the groups that run low, one after the other, before anybody waits for them.
+  Task<void> GrowAhead();
   Task<absl::Status> CutBlock(storage::BlockCut cut);
   void Recycle(CommitOp& op);
   void Wake(CommitOp& op);

@@ -1,8 +1,17 @@
 #include "txn/node_allocator.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "base/check.h"
 
 namespace furrow::txn {
+namespace {
+
+constexpr Nanos kShortestRefusalNs = 1 * kSecond;
+constexpr Nanos kLongestRefusalNs = 64 * kSecond;
+
+}  // namespace
 
 void NodeAllocator::AddRegion(storage::Region& region, RegionId locality) {
   MutexLock lock(&mutex_);
@@ -80,6 +89,45 @@ RegionId NodeAllocator::NewestRegion(RegionId locality) const {
   MutexLock lock(&mutex_);
   auto it = groups_.find(locality);
   return it == groups_.end() ? RegionId() : it->second.regions.back();
+}
+
+bool NodeAllocator::IsLow(const Group& group, uint64_t* free_blocks) {
+  *free_blocks = 0;
+  for (const storage::SlabAllocator* slab : group.slabs) *free_blocks += slab->usage().free_blocks;
+  return *free_blocks < std::max<uint64_t>(1, group.slabs.back()->usage().blocks / 4);
+}
+
+bool NodeAllocator::RunsLow(RegionId locality) const {
+  MutexLock lock(&mutex_);
+  auto it = groups_.find(locality);
+  uint64_t free_blocks = 0;
+  return it != groups_.end() && IsLow(it->second, &free_blocks);
+}
+
+std::optional<NodeAllocator::Growth> NodeAllocator::BeginGrowth(Nanos now) {
+  MutexLock lock(&mutex_);
+  if (growing_) return std::nullopt;
+  std::optional<Growth> lowest;
+  uint64_t fewest = 0;
+  for (const auto& [locality, group] : groups_) {
+    uint64_t free_blocks = 0;
+    if (now < group.refused_until || !IsLow(group, &free_blocks)) continue;
+    if (lowest.has_value() && std::pair(fewest, lowest->locality) < std::pair(free_blocks, locality))
+      continue;
+    lowest = Growth{locality, group.regions.back()};
+    fewest = free_blocks;
+  }
+  growing_ = lowest.has_value();
+  return lowest;
+}
+
+void NodeAllocator::EndGrowth(const Growth& growth, bool grown, Nanos now) {
+  MutexLock lock(&mutex_);
+  FURROW_CHECK(growing_);
+  growing_ = false;
+  Group& group = groups_[growth.locality];
+  group.refused_for = grown ? 0 : std::clamp(2 * group.refused_for, kShortestRefusalNs, kLongestRefusalNs);
+  group.refused_until = now + group.refused_for;
 }
 
 storage::SlabAllocator* NodeAllocator::Find(RegionId region) const {
