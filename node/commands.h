@@ -13,6 +13,7 @@ namespace furrow::node {
 
 int RunNode(const std::vector<std::string>& arguments);
 int RunStatus(const std::vector<std::string>& arguments);
+int RunDoctor(const std::vector<std::string>& arguments);
 
 // Prints "furrow COMMAND: sentence" to standard error, with flags for the options that the library names;
 // returns 2 for InvalidArgument, 0 for OutOfRange (help, to standard output), else 1.

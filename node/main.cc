@@ -15,6 +15,7 @@ constexpr char kHelp[] =
     "\n"
     "  furrow node      run a storage member of a cluster\n"
     "  furrow status    show a cluster's members, regions, memory and transaction rates\n"
+    "  furrow doctor    say whether this host is ready for the nodes that are planned for it\n"
     "  furrow version   print the version\n"
     "\n"
     "\"furrow COMMAND --help\" lists the flags of a command. deploy/local-cluster runs a whole cluster on "
@@ -29,6 +30,7 @@ int Main(const std::vector<std::string>& arguments) {
   const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
   if (command == "node") return RunNode(rest);
   if (command == "status") return RunStatus(rest);
+  if (command == "doctor") return RunDoctor(rest);
   const bool version = command == "version" || command == "--version";
   const bool help = command == "help" || command == "--help" || command == "-h";
   if ((version || help) && !rest.empty()) {

@@ -16,6 +16,7 @@
 #include "cluster/status.h"
 #include "node/commands.h"
 #include "node/flags.h"
+#include "node/json.h"
 
 namespace furrow::node {
 namespace {
@@ -35,20 +36,6 @@ struct Rates {
   double committed = 0;
   double aborted = 0;
 };
-
-std::string Quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      absl::StrAppend(&out, "\\", std::string(1, c));
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      absl::StrAppend(&out, absl::StrFormat("\\u%04x", c));
-    } else {
-      out += c;
-    }
-  }
-  return out + "\"";
-}
 
 const char* RoleName(const cluster::Member& m) {
   return m.role == cluster::Role::kCompute ? "compute" : "storage";

@@ -1,0 +1,83 @@
+#include "node/doctor/plan.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+
+namespace furrow::node {
+namespace {
+
+constexpr uint64_t kMaxNodes = 1000;
+constexpr uint64_t kMaxWorkers = 256;
+// rdma/fabric.h: requests of one connection under way, and receives.
+constexpr uint64_t kRequests = 1024 + 64;
+constexpr uint64_t kReadDepth = 16;
+
+bool IsLoopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || absl::StartsWith(host, "127.");
+}
+
+}  // namespace
+
+uint64_t Plan::NodesHere() const {
+  if (nodes_here > 0) return std::min(nodes_here, nodes);
+  return IsLoopback(Host()) ? nodes : 1;
+}
+
+std::string Plan::Host() const {
+  std::string host = listen.substr(0, listen.rfind(':'));
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  return host;
+}
+
+absl::Status Validate(const Plan& plan) {
+  const auto wrong = [](const std::string& what) { return absl::InvalidArgumentError(what); };
+  if (plan.nodes < 1 || plan.nodes > kMaxNodes) return wrong("--nodes must be 1 to 1000");
+  if (plan.nodes_here > plan.nodes) return wrong("--nodes-here cannot be more than --nodes");
+  if (plan.workers < 1 || plan.workers > kMaxWorkers) return wrong("--workers must be 1 to 256");
+  if (plan.compute > kMaxNodes) return wrong("--compute must be 0 to 1000");
+  if (plan.memory < (uint64_t{1} << 20)) return wrong("--memory must be 1M or more");
+  if (plan.region_size < (uint64_t{1} << 20) || plan.region_size > plan.memory)
+    return wrong("--region-size must be 1M or more, and no more than --memory");
+  if (plan.fabric != "auto" && plan.fabric != "verbs" && plan.fabric != "shm")
+    return wrong(absl::StrCat("--fabric is auto, verbs or shm, not \"", plan.fabric, "\""));
+  const size_t colon = plan.listen.rfind(':');
+  uint64_t port;
+  if (colon == std::string::npos || colon == 0 || !absl::SimpleAtoi(plan.listen.substr(colon + 1), &port) ||
+      port > 65535) {
+    return wrong(absl::StrCat("--listen: \"", plan.listen, "\" is no host:port"));
+  }
+  if (plan.memory_directory.empty()) return wrong("--memory-dir must name a directory");
+  return absl::OkStatus();
+}
+
+Needs NeedsOf(const Plan& plan) {
+  // A worker opens a connection to every storage member, and every worker of every other member opens one to
+  // this node; two more for leases and two for sessions with each peer.
+  const uint64_t peers = plan.nodes - 1 + plan.compute;
+  const uint64_t connections = peers * (2 * plan.workers + 4);
+  Needs needs;
+  needs.queue_pairs = plan.NodesHere() * connections;
+  needs.completion_queues = plan.NodesHere() * (plan.workers + 2 + 2 * peers);
+  // Regions; three rings, a head word and receives of each connection; old versions, staging and buffers of
+  // each worker.
+  const uint64_t regions = plan.memory / plan.region_size + 5 * connections + 16 * plan.workers;
+  needs.memory_regions = plan.NodesHere() * regions;
+  needs.requests_per_queue_pair = kRequests;
+  needs.reads_in_all = plan.NodesHere() * connections * kReadDepth;
+  needs.locked_memory = plan.memory;
+  needs.descriptors = 2 * regions + 4 * connections + 256;
+  needs.mappings = 2 * regions + 8 * connections + 1024;
+  return needs;
+}
+
+FabricChoice ChooseFabric(const Plan& plan) {
+  if (plan.fabric == "verbs") return {true, "--fabric verbs"};
+  if (plan.fabric == "shm") return {false, "--fabric shm"};
+  if (plan.OneHost()) return {false, "all nodes are on this host"};
+  return {true, "the nodes are on several hosts"};
+}
+
+}  // namespace furrow::node
