@@ -17,7 +17,7 @@ constexpr char kContainerAdvice[] =
     "start the container with --device=/dev/infiniband --cap-add=IPC_LOCK --ulimit memlock=-1 "
     "--network=host (Kubernetes: an RDMA device plug-in, and IPC_LOCK in securityContext.capabilities)";
 
-bool Usable(const DeviceFacts& device) { return device.problem.empty(); }
+bool Usable(const DeviceFacts& device) { return device.problem.empty() && device.transport != "iWARP"; }
 
 bool AnyUsable(const HostFacts& facts) {
   return std::any_of(facts.devices.begin(), facts.devices.end(), Usable);
@@ -72,17 +72,17 @@ void CheckDevices(const HostFacts& facts, const Plan& plan, Findings* findings) 
     const std::string what =
         absl::StrCat(device.name, ": ", device.driver.empty() ? "software" : device.driver, ", ",
                      device.transport, device.firmware.empty() ? "" : ", firmware ", device.firmware);
-    if (!Usable(device)) {
-      const std::string found = absl::StrCat(what, "; it cannot be used: ", device.problem);
-      const std::string advice =
-          facts.container
-              ? kContainerAdvice
-              : "load the modules ib_uverbs and rdma_ucm, and let the user of Furrow read and write "
-                "/dev/infiniband/* (a udev rule, or the group rdma)";
+    const auto cannot = [&](const std::string& why, const std::string& advice) {
+      const std::string found = absl::StrCat(what, "; it cannot be used: ", why);
       fatal ? findings->Error(found, advice) : findings->Warning(found, advice);
-    } else if (device.transport == "iWARP") {
-      findings->Warning(
-          what, "Furrow was never tried on iWARP: see docs/rdma.md, and run furrow doctor --peer first");
+    };
+    if (device.transport == "iWARP") {
+      cannot("iWARP has no WRITE with immediate data", "use an InfiniBand or RoCE card (docs/rdma.md)");
+    } else if (!Usable(device)) {
+      cannot(device.problem, facts.container
+                                 ? kContainerAdvice
+                                 : "load the modules ib_uverbs and rdma_ucm, and let the user of Furrow "
+                                   "read and write /dev/infiniband/* (a udev rule, or the group rdma)");
     } else if (device.driver.empty() && fabric.verbs) {
       findings->Warning(what, "a software device is for tests: it takes the processor for every packet");
     } else {

@@ -79,7 +79,8 @@ TEST_F(ChecksTest, SoftwareAndIwarpDevicesAreSaid) {
   EXPECT_THAT(Warnings(), HasSubstr("a software device is for tests"));
   device().driver = "iw_cxgb4";
   device().transport = "iWARP";
-  EXPECT_THAT(Warnings(), HasSubstr("never tried on iWARP"));
+  EXPECT_THAT(Errors(),
+              HasSubstr("firmware 16.35; it cannot be used: iWARP has no WRITE with immediate data"));
 }
 
 TEST_F(ChecksTest, ConnectionManagerMustBeThere) {

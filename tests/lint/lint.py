@@ -39,6 +39,8 @@ SEAMS = [
      "take a furrow::Random or a seed"),
     (r"\b(u|nano)?sleep\s*\(|\bclock_nanosleep\s*\(|\bsleep_(for|until)\s*\(|\babsl::SleepFor\s*\(",
      "use EventLoop::SleepUntil or a condition variable with a deadline"),
+    (r"(?<![\w.>:])(::)?v?fork\s*\(",
+     "registered memory is shared with a child that was forked: use base/child_process.h"),
     (r"\bstd::j?thread\b|\bstd::async\s*\(|\bpthread_create\s*\(", "use base/thread.h"),
     (r"\babsl::(Mutex|MutexLock|CondVar|Notification|Barrier|BlockingCounter)\b|"
      r"\bstd::(mutex|recursive_mutex|shared_mutex|condition_variable|lock_guard|unique_lock|scoped_lock)\b",

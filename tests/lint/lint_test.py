@@ -55,6 +55,8 @@ BAD = {
         ("tests/a_test.cc", "usleep(10);\n"),
         ("tests/a_test.cc", "std::this_thread::sleep_for(1ms);\n"),
         ("node/main.cc", "std::thread t(f);\n"),
+        ("node/main.cc", "pid_t child = fork();\n"),
+        ("bench/main.cc", "if (::vfork() == 0) {\n"),
         ("node/main.cc", "absl::Mutex mutex;\n"),
         ("rdma/ring/ring.cc", "std::atomic_thread_fence(std::memory_order_seq_cst);\n"),
     ],
