@@ -16,7 +16,7 @@ const std::vector<Finding> kFindings = {{Level::kOk, "host.clock", "time comes f
                                         {Level::kWarning, "rdma.mtu", "it is \"small\"", "make it\nlarger"}};
 
 TEST(DoctorReportTest, EveryFindingIsALineAndAdviceFollowsIt) {
-  const std::string text = ReportText(GoodHost(), PlanOfThreeHosts(), kFindings);
+  const std::string text = ReportText(HostSubject(GoodHost(), PlanOfThreeHosts()), kFindings);
   EXPECT_THAT(text, HasSubstr("db1, kernel 6.1.0: 1 node of 3 here, over verbs since"));
   EXPECT_THAT(text, HasSubstr("ok       host.clock         time comes from tsc\n"));
   EXPECT_THAT(text, HasSubstr("warning  rdma.mtu           it is \"small\"\n"));
@@ -25,7 +25,7 @@ TEST(DoctorReportTest, EveryFindingIsALineAndAdviceFollowsIt) {
 }
 
 TEST(DoctorReportTest, JsonEscapesWhatItQuotes) {
-  const std::string json = ReportJson(GoodHost(), PlanOfThreeHosts(), kFindings);
+  const std::string json = ReportJson(HostSubject(GoodHost(), PlanOfThreeHosts()), kFindings);
   EXPECT_THAT(
       json,
       HasSubstr("\"fabric\": \"verbs\", \"nodes\": 3, \"nodes_here\": 1, \"errors\": 0, \"warnings\": 1"));

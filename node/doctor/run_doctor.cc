@@ -8,6 +8,7 @@
 #include "node/doctor/checks.h"
 #include "node/doctor/gather.h"
 #include "node/doctor/report.h"
+#include "node/doctor/run_peer.h"
 #include "node/flags.h"
 
 namespace furrow::node {
@@ -15,6 +16,9 @@ namespace {
 
 struct DoctorFlags {
   Plan plan;
+  PeerSettings peer;
+  std::string with;   // --peer: where another doctor serves
+  std::string serve;  // --serve: where this one does
   bool json = false;
   std::string root;
 };
@@ -36,10 +40,24 @@ absl::Status Parse(const std::vector<std::string>& arguments, DoctorFlags* f) {
              "address of a node here; chooses the RDMA device (default 127.0.0.1:0)");
   flags.Text("dir", "DIR", &p.directory, "a node's own directory, on disk (default: not examined)");
   flags.Text("memory-dir", "DIR", &p.memory_directory, "where memory files go (default /dev/shm)");
+  flags.Text("peer", "ENDPOINT", &f->with,
+             "instead: try the fabric with the doctor that serves there (an absolute path of a socket)");
+  flags.Text("serve", "ENDPOINT", &f->serve, "instead: be that doctor, until SIGINT or SIGTERM");
+  flags.Switch("once", &f->peer.once, "with --serve: end when the first peer has gone");
+  flags.Text("secret-file", "FILE", &f->peer.secret_file,
+             "with --peer and --serve: a secret that both have (default: none)");
   flags.Switch("json", &f->json, "for programs");
   flags.Text("root", "DIR", &f->root, "test: read /proc, /sys and /dev below DIR, and ask no device");
   FURROW_RETURN_IF_ERROR(flags.Parse(arguments));
-  return Validate(p);
+  if (!f->with.empty() && !f->serve.empty())
+    return absl::InvalidArgumentError("--peer and --serve are two sides: give one of them");
+  f->peer.endpoint = f->with.empty() ? f->serve : f->with;
+  return f->peer.endpoint.empty() ? Validate(p) : Validate(f->peer);
+}
+
+int Show(const DoctorFlags& f, const Subject& subject, const std::vector<Finding>& findings) {
+  std::fputs((f.json ? ReportJson(subject, findings) : ReportText(subject, findings)).c_str(), stdout);
+  return ExitCode(findings);
 }
 
 }  // namespace
@@ -47,14 +65,19 @@ absl::Status Parse(const std::vector<std::string>& arguments, DoctorFlags* f) {
 int RunDoctor(const std::vector<std::string>& arguments) {
   DoctorFlags f;
   if (absl::Status parsed = Parse(arguments, &f); !parsed.ok()) return Report("doctor", parsed);
+  if (!f.serve.empty()) {
+    absl::Status served = ServePeers(f.peer);
+    return served.ok() ? 0 : Report("doctor", served);
+  }
   HostFacts facts = GatherFiles(f.root);
+  if (!f.with.empty()) {
+    absl::StatusOr<std::vector<Finding>> findings = ExaminePeer(f.peer);
+    if (!findings.ok()) return Report("doctor", findings.status());
+    return Show(f, PeerSubject(facts, f.with), *findings);
+  }
   if (f.root.empty()) AskDevices(&facts);
   TryPlaces(f.plan, &facts);
-  const std::vector<Finding> findings = Examine(facts, f.plan);
-  const std::string report =
-      f.json ? ReportJson(facts, f.plan, findings) : ReportText(facts, f.plan, findings);
-  std::fputs(report.c_str(), stdout);
-  return ExitCode(findings);
+  return Show(f, HostSubject(facts, f.plan), Examine(facts, f.plan));
 }
 
 }  // namespace furrow::node

@@ -3,10 +3,11 @@
 import json
 import os
 import socket
+import subprocess
 import tempfile
 import unittest
 
-from harness import ProcessTest
+from harness import FURROW, PATIENCE, ProcessTest, terminate
 
 LEVELS = {"ok", "warning", "error"}
 
@@ -91,7 +92,42 @@ class Doctor(ProcessTest):
         report = self.examine("--root", self.directory.name, "--nodes-here", "1")
         self.assertIn("there is no RDMA device", self.found(report, "rdma.devices", "error"))
 
+    def serve(self, *arguments):
+        endpoint = os.path.join(self.directory.name, "doctor.sock")
+        server = subprocess.Popen([FURROW, "doctor", "--serve", endpoint] + list(arguments),
+                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.addCleanup(server.stdout.close)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.kill)
+        self.assertIn("serves at " + endpoint, server.stdout.readline())
+        return server, endpoint
+
+    def test_self_test_between_two_processes(self):
+        server, endpoint = self.serve("--once")
+        report = self.examine("--peer", endpoint)
+        self.assertEqual(report["errors"], 0, report)
+        self.assertEqual(report["peer"], endpoint)
+        for check in ("peer.connect", "peer.payload", "peer.order", "peer.latency", "peer.bandwidth"):
+            self.found(report, check, "ok")
+        self.assertEqual(server.wait(timeout=PATIENCE), 0)
+
+    def test_self_test_with_a_secret(self):
+        secret = os.path.join(self.directory.name, "secret")
+        with open(secret, "w") as file:
+            file.write("a" * 64)
+        os.chmod(secret, 0o600)
+        server, endpoint = self.serve("--secret-file", secret)
+        self.found(self.examine("--peer", endpoint), "peer.connect", "error")
+        self.assertEqual(self.examine("--peer", endpoint, "--secret-file", secret)["errors"], 0)
+        terminate(server)
+        self.assertEqual(server.wait(timeout=PATIENCE), 0)
+
+    def test_self_test_with_nobody(self):
+        report = self.examine("--peer", os.path.join(self.directory.name, "nobody.sock"))
+        self.assertIn("furrow doctor --serve", self.found(report, "peer.connect", "error"))
+
     def test_wrong_flags(self):
+        self.refuse(self.run_furrow("doctor", "--peer", "/a", "--serve", "/b"), "two sides", code=2)
         self.refuse(self.run_furrow("doctor", "--nods", "3"), "no flag --nods", "--help", code=2)
         self.refuse(self.run_furrow("doctor", "--fabric", "tcp"), "auto, verbs or shm", code=2)
         self.refuse(self.run_furrow("doctor", "--nodes", "2", "--nodes-here", "3"), "--nodes-here", code=2)
