@@ -320,7 +320,10 @@ absl::Status Member::Impl::MakeAgent() {
       options_.failure_domain.empty() ? absl::StrCat("node ", id_.value()) : options_.failure_domain;
   agent.self.fabric_endpoint = endpoint_;
   agent.self.workers = options_.workers;
-  if (old_version_region_ != nullptr) agent.self.old_versions = old_version_region_->remote_address();
+  if (old_version_region_ != nullptr) {
+    agent.self.old_versions = old_version_region_->remote_address();
+    agent.self.old_version_bytes = old_version_memory_.size();
+  }
   agent.region_capacity = RegionCapacity();
   agent.cluster_id = cluster_id_;
   agent.secret = secret_;

@@ -32,7 +32,7 @@ FURROW_CONTROL_METHODS(FURROW_DECLARE)
 }  // namespace pb
 
 // Of the control plane; both sides must speak the same.
-inline constexpr unsigned kControlProtocol = 1;
+inline constexpr unsigned kControlProtocol = 2;
 inline constexpr char kVersion[] = "0.1.0";
 
 }  // namespace furrow::cluster

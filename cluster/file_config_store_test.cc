@@ -30,6 +30,7 @@ Configuration Example(uint64_t id) {
   m.fabric_endpoint = "/tmp/n1";
   m.workers = 2;
   m.old_versions = {0x1000, rdma::RemoteKey(9)};
+  m.old_version_bytes = 1 << 20;
   c.Add(m, 12);
   return c;
 }

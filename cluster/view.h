@@ -25,6 +25,7 @@ struct Member {
   rdma::Endpoint fabric_endpoint;
   uint16_t workers = 1;
   rdma::RemoteAddress old_versions;  // of its old-version arena; key 0 for compute members
+  uint64_t old_version_bytes = 0;    // the arena's size
 };
 
 // A configuration <i, S, F, CM> (SOSP'15 section 3). Immutable; replaced as a whole.

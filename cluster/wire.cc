@@ -32,6 +32,7 @@ void ToProto(const Member& member, uint64_t region_capacity, pb::Member* out) {
   out->set_workers(member.workers);
   out->set_old_versions_address(member.old_versions.address);
   out->set_old_versions_key(member.old_versions.key.value());
+  out->set_old_version_bytes(member.old_version_bytes);
   out->set_region_capacity(region_capacity);
 }
 
@@ -54,6 +55,7 @@ absl::StatusOr<Member> FromProto(const pb::Member& in) {
   member.fabric_endpoint = in.fabric_endpoint();
   member.workers = static_cast<uint16_t>(in.workers());
   member.old_versions = {in.old_versions_address(), rdma::RemoteKey(in.old_versions_key())};
+  member.old_version_bytes = in.old_version_bytes();
   return member;
 }
 

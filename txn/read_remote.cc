@@ -52,18 +52,12 @@ bool Coordinator::TryReadRemote(Transaction& tx, const cluster::RegionMapping& m
   for (int busy = 0; busy < kTornRetries;) {
     rdma::Connection::NowRead reads[RemoteRead::kMaxReads];
     const size_t count = read.Plan(buffer, reads);
-    if (!link->link->connection->ReadNow(std::span(reads, count)) || !node_.lease.valid()) {
-      // A pointer out of bytes that are no object any more leads anywhere: to post the READ would fail the
-      // connection.
-      if (!read.follows_chain() || link->link->connection->failed() || !node_.lease.valid()) return false;
-      read.GiveUp(result);
-      return true;
-    }
+    if (!link->link->connection->ReadNow(std::span(reads, count)) || !node_.lease.valid()) return false;
     ++tx.remote_reads_;
     switch (read.Judge(buffer, result)) {
       case RemoteRead::Verdict::kDone:
         return true;
-      case RemoteRead::Verdict::kOlder:
+      case RemoteRead::Verdict::kAgain:
         if (!read.Aim(mapping, *node_.current_view(), result)) return true;
         break;
       case RemoteRead::Verdict::kBusy:
@@ -109,12 +103,12 @@ Task<ReadResult> Coordinator::ReadRemote(Transaction& tx, Address address, uint3
     switch (read.Judge(buffer.bytes(), &result)) {
       case RemoteRead::Verdict::kDone:
         co_return std::move(result);
-      case RemoteRead::Verdict::kOlder:
+      case RemoteRead::Verdict::kAgain:
         break;
       case RemoteRead::Verdict::kBusy:
         if (loop.Now() > give_up) {
-          read.GiveUp(&result);
-          co_return std::move(result);
+          if (read.GiveUp(&result) == RemoteRead::Verdict::kDone) co_return std::move(result);
+          break;
         }
         co_await LookAway(loop, loop.Now() - started);
         break;

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/mutation.h"
+#include "storage/region.h"
 
 namespace furrow::txn {
 namespace {
@@ -23,6 +24,12 @@ bool RemoteRead::Aim(const cluster::RegionMapping& mapping, const cluster::Clust
     return false;
   }
   floor_ = mapping.floor;
+  if (doubt_ != Doubt::kNone) {
+    const uint64_t block = address_.offset() / storage::kBlockBytes;
+    at_ = mapping.primary().memory.Plus(storage::kRegionHeaderBytes + block * sizeof(storage::BlockHeader) +
+                                        offsetof(storage::BlockHeader, slot_bytes));
+    return true;
+  }
   if (ovp_.value() == 0) {
     at_ = mapping.primary().memory.Plus(address_.offset());
     return true;
@@ -32,12 +39,21 @@ bool RemoteRead::Aim(const cluster::RegionMapping& mapping, const cluster::Clust
     *result = tx_.Fail({.reason = AbortReason::kMemberLost, .address = address_});
     return false;
   }
+  if (ovp_.value() > member->old_version_bytes || image_bytes() > member->old_version_bytes - ovp_.value()) {
+    // A READ beyond the arena would fail the connection.
+    DoubtIt(Doubt::kTooOld, result);
+    return Aim(mapping, view, result);
+  }
   at_ = member->old_versions.Plus(ovp_.value());
   return true;
 }
 
 size_t RemoteRead::Plan(std::span<std::byte> buffer, rdma::Connection::NowRead (&reads)[kMaxReads]) const {
   const std::span<std::byte> image = buffer.subspan(0, image_bytes());
+  if (doubt_ != Doubt::kNone) {
+    reads[0] = {at_, buffer.first(8)};
+    return 1;
+  }
   if (whole_lines_) {
     reads[0] = {at_, image};
     return 1;
@@ -49,6 +65,16 @@ size_t RemoteRead::Plan(std::span<std::byte> buffer, rdma::Connection::NowRead (
 }
 
 RemoteRead::Verdict RemoteRead::Judge(std::span<std::byte> buffer, ReadResult* result) {
+  if (doubt_ != Doubt::kNone) {
+    if (!IsSlot(storage::LoadWord(buffer.data()).bits())) {
+      *result = Transaction::NoSuchObject(address_, hint_);
+    } else if (doubt_ == Doubt::kTooOld) {
+      tx_.TooOld(address_, hint_, result);
+    } else {
+      *result = tx_.Fail({.reason = AbortReason::kReadLocked, .address = address_});
+    }
+    return Verdict::kDone;
+  }
   const std::span<std::byte> image = buffer.subspan(0, image_bytes());
   const ObjectWord before = storage::LoadWord(whole_lines_ ? image.data() : buffer.data() + image_bytes());
   const ObjectWord after = storage::LoadWord(whole_lines_ ? image.data() : buffer.data() + image_bytes() + 8);
@@ -63,10 +89,9 @@ RemoteRead::Verdict RemoteRead::Judge(std::span<std::byte> buffer, ReadResult* r
     ovp_ = header.version.ovp();
     if (!hint_ && older && ovp_.value() != 0 && ovp_.value() % storage::kLineBytes == 0 &&
         (tx_.read_ts_ >= floor_ || Mutated(Mutation::kIgnoreFloor))) {
-      return Verdict::kOlder;
+      return Verdict::kAgain;
     }
-    tx_.TooOld(address_, hint_, result);
-    return Verdict::kDone;
+    return DoubtIt(Doubt::kTooOld, result);
   }
   if (copied == CopyResult::kHeader && header.word.locked() && Mutated(Mutation::kReadLockedHead)) {
     const ObjectWord unlocked = header.word.WithLock(false);
@@ -82,14 +107,26 @@ RemoteRead::Verdict RemoteRead::Judge(std::span<std::byte> buffer, ReadResult* r
   return Verdict::kDone;
 }
 
-void RemoteRead::GiveUp(ReadResult* result) {
+RemoteRead::Verdict RemoteRead::GiveUp(ReadResult* result) {
+  // Along the chain: the block of old versions is somebody else's by now.
+  return DoubtIt(ovp_.value() == 0 ? Doubt::kReadLocked : Doubt::kTooOld, result);
+}
+
+RemoteRead::Verdict RemoteRead::DoubtIt(Doubt end, ReadResult* result) {
   if (hint_) {
     *result = absl::Status(absl::StatusCode::kNotFound, "");
-  } else if (ovp_.value() == 0) {
-    *result = tx_.Fail({.reason = AbortReason::kReadLocked, .address = address_});
-  } else {
-    tx_.TooOld(address_, false, result);  // the block of old versions is somebody else's by now
+    return Verdict::kDone;
   }
+  doubt_ = end;
+  return Verdict::kAgain;
+}
+
+bool RemoteRead::IsSlot(uint64_t shape) const {
+  const uint32_t slot_bytes = static_cast<uint32_t>(shape);
+  const uint32_t slots = static_cast<uint32_t>(shape >> 32);
+  const uint32_t in_block = address_.offset() % storage::kBlockBytes;
+  return slot_bytes != 0 && in_block % slot_bytes == 0 && in_block / slot_bytes < slots &&
+         bytes_ <= storage::PayloadCapacity(slot_bytes);
 }
 
 }  // namespace furrow::txn

@@ -36,16 +36,22 @@ class RemoteRead {
   enum class Verdict : uint8_t {
     kDone,   // the result is there
     kBusy,   // locked, or torn: somebody commits to it; look again
-    kOlder,  // an older version: Aim() and look again
+    kAgain,  // an older version, or the header of the block: Aim() and look again
   };
   Verdict Judge(std::span<std::byte> buffer, ReadResult* result);
-  // Whether the look goes to an older version, along the chain.
-  bool follows_chain() const { return ovp_.value() != 0; }
-  // It stayed locked or torn for too long, or its older version is nowhere.
-  void GiveUp(ReadResult* result);
+  // It stayed locked or torn for too long, or its older version is nowhere. kDone or kAgain.
+  Verdict GiveUp(ReadResult* result);
 
  private:
+  // An address from before its block was cut anew leads to any bytes, which may look like an object that is
+  // locked, torn or too new for ever. So no such end is told before the header of the block has been read: is
+  // the address that of a slot?
+  enum class Doubt : uint8_t { kNone, kReadLocked, kTooOld };
+
   size_t image_bytes() const { return storage::SpanBytes(bytes_); }
+  Verdict DoubtIt(Doubt end, ReadResult* result);
+  // By the word of a block's header that has both of its sizes.
+  bool IsSlot(uint64_t shape) const;
 
   Transaction& tx_;
   const Address address_;
@@ -54,6 +60,7 @@ class RemoteRead {
   const bool whole_lines_;
   rdma::RemoteAddress at_;
   Timestamp floor_;
+  Doubt doubt_ = Doubt::kNone;
   std::byte* data_ = nullptr;  // in the transaction's arena
   // Along the chain of versions: where the next one lies, and the timestamp of the one before.
   storage::OldVersionPointer ovp_;

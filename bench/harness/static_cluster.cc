@@ -107,6 +107,7 @@ StaticCluster::StaticCluster(Options options, std::string directory)
     member.id = NodeId(n);
     member.fabric_endpoint = nodes_.back()->endpoint;
     member.old_versions = nodes_.back()->old_registration->remote_address();
+    member.old_version_bytes = nodes_.back()->old_memory.size();
   }
   const auto view = std::make_shared<cluster::ClusterView>(kConfig, NodeId(1), members);
   for (auto& n : nodes_) {

@@ -157,6 +157,7 @@ absl::Status SimCluster::Start() {
     member.fabric_endpoint = absl::StrCat(m->index + 1);
     member.workers = options_.workers;
     member.old_versions = m->old_region->remote_address();
+    member.old_version_bytes = m->old_memory.size();
   }
   auto view = std::make_shared<const cluster::ClusterView>(kConfig, IdOf(0), described);
   for (auto& m : members_) {

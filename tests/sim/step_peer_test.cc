@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "tests/sim/step_fixture.h"
@@ -49,40 +51,68 @@ TEST_F(ProtocolStep, ALostDataLinkToAMemberIsReported) {
 
 // --- a stale address ---
 
-class AtOnceStep : public ProtocolStep {
+// Cards copy whole lines, shared memory words; where requests end inside the call reads have a path of their
+// own.
+class StaleAddressStep : public ProtocolStep, public testing::WithParamInterface<const char*> {
  protected:
-  static SimClusterOptions AtOnce() {
+  static SimClusterOptions Network() {
     SimClusterOptions options = Options();
-    options.network = rdma::SimNetworkOptions::AtOnce();
+    const std::string name = GetParam();
+    options.network = name == "Card"           ? rdma::SimNetworkOptions::Card()
+                      : name == "SharedMemory" ? rdma::SimNetworkOptions::SharedMemory()
+                                               : rdma::SimNetworkOptions::AtOnce();
     return options;
   }
-  AtOnceStep() : ProtocolStep(AtOnce()) {}
-};
+  StaleAddressStep() : ProtocolStep(Network()) {}
 
-// The second line of an object, read as if it were one: its payload says "newer than you, and my older
-// version lies at 1 GB".
-TEST_F(AtOnceStep, ReadOfBytesThatAreNoObjectCostsNoConnection) {
-  bool lost = false;
-  cluster_.node(1).data_link_lost = [&](NodeId) { lost = true; };
-  Address inside;
-  ASSERT_TRUE(Commit(0, [&](txn::Transaction& tx) -> Task<absl::Status> {
-                auto allocation = co_await tx.Alloc(region_, 200);
-                if (!allocation.ok()) co_return allocation.status();
-                allocation->payload[53] = std::byte{0x7f};  // highest byte of what is taken for word 0
-                allocation->payload[57] = std::byte{64};    // 64 << 24 is what is taken for the pointer
-                inside = Address(allocation->address.region(), allocation->address.offset() + 64);
-                co_return absl::OkStatus();
-              }).committed());
-  absl::Status seen;
-  Run(1, [&]() -> Task<void> {
-    txn::Transaction tx(cluster_.worker(1, 0), {.read_only = true});
-    EXPECT_TRUE((co_await tx.Begin()).ok());
-    seen = (co_await tx.Read(inside, kBytes)).status();
+  // What a reader on another node gets at the second line of an object, as if it were one.
+  absl::Status ReadInside(std::function<void(std::span<std::byte> payload)> fill) {
+    bool lost = false;
+    cluster_.node(1).data_link_lost = [&](NodeId) { lost = true; };
+    Address inside;
+    EXPECT_TRUE(Commit(0, [&](txn::Transaction& tx) -> Task<absl::Status> {
+                  auto allocation = co_await tx.Alloc(region_, 200);
+                  if (!allocation.ok()) co_return allocation.status();
+                  fill(allocation->payload);
+                  inside = Address(allocation->address.region(), allocation->address.offset() + 64);
+                  co_return absl::OkStatus();
+                }).committed());
+    absl::Status seen;
+    Run(1, [&]() -> Task<void> {
+      txn::Transaction tx(cluster_.worker(1, 0), {.read_only = true});
+      EXPECT_TRUE((co_await tx.Begin()).ok());
+      seen = (co_await tx.Read(inside, kBytes)).status();
+    });
+    EXPECT_FALSE(lost);
+    const Address other = Make(0, 1);
+    EXPECT_TRUE(Write(1, other, 2).committed()) << "the connection still serves";
+    return seen;
+  }
+  // Payload bytes that are taken for the highest byte of word 0, and for the highest of the pointer.
+  static constexpr size_t kWord0 = 53;
+  static constexpr size_t kPointer = 57;
+};
+INSTANTIATE_TEST_SUITE_P(Networks, StaleAddressStep, testing::Values("Card", "SharedMemory", "AtOnce"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_P(StaleAddressStep, NewerThanTheReaderWithAPointerOutOfTheArena) {
+  const absl::Status seen = ReadInside([](std::span<std::byte> payload) {
+    payload[kWord0] = std::byte{0x7f};
+    payload[kPointer] = std::byte{64};
   });
-  EXPECT_TRUE(absl::IsAborted(seen)) << seen;
-  EXPECT_FALSE(lost);
-  const Address other = Make(0, 1);
-  EXPECT_TRUE(Write(1, other, 2).committed()) << "the connection still serves";
+  EXPECT_TRUE(absl::IsInvalidArgument(seen)) << seen;
+}
+
+TEST_P(StaleAddressStep, NewerThanTheReaderWithoutAPointer) {
+  const absl::Status seen =
+      ReadInside([](std::span<std::byte> payload) { payload[kWord0] = std::byte{0x7f}; });
+  EXPECT_TRUE(absl::IsInvalidArgument(seen)) << seen;
+}
+
+TEST_P(StaleAddressStep, LockedForEver) {
+  const absl::Status seen =
+      ReadInside([](std::span<std::byte> payload) { payload[kWord0] = std::byte{0x80}; });
+  EXPECT_TRUE(absl::IsInvalidArgument(seen)) << seen;
 }
 
 // --- a peer that writes garbage ---
