@@ -250,10 +250,11 @@ void ShmDaemon::TryConnect(Peer& peer) {
   }
   AttachSession(peer, *std::move(socket));
   peer.state = State::kAwaitChallenge;
+  peer.transcript.protocol = ShmProtocol();
   peer.transcript.cluster_id = identity_.cluster_id;
   peer.transcript.initiator_node = identity_.node;
   peer.transcript.initiator_instance = instance_;
-  peer.transcript.initiator_nonce = MakeShmNonce();
+  peer.transcript.initiator_nonce = MakeNonce();
   ShmMessage hello;
   hello.type = ShmMessageType::kHello;
   hello.numbers = {identity_.node.value(), instance_, 0, 0};

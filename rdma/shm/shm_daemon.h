@@ -21,6 +21,7 @@
 #include "base/mutex.h"
 #include "base/thread.h"
 #include "rdma/fabric.h"
+#include "rdma/secret_proof.h"
 #include "rdma/shm/shm_connection.h"
 #include "rdma/shm/shm_queue.h"
 #include "rdma/shm/shm_registry.h"
@@ -72,7 +73,7 @@ class ShmDaemon {
     bool initiator = false;
     Endpoint endpoint;
     std::shared_ptr<ShmSession> session;  // null while kConnecting
-    ShmTranscript transcript;
+    HandshakeTranscript transcript;
     Nanos deadline = kNever;  // of an acceptor's handshake
     absl::Status failure;     // why it ends, if that is known
     uint32_t next_id = 1;

@@ -70,23 +70,21 @@ void ShmDaemon::Refuse(Peer& peer, const absl::Status& why) {
 }
 
 absl::Status ShmDaemon::OnHello(Peer& peer, const ShmMessage& message) {
-  if (peer.state != State::kAwaitHello || message.texts[1].size() != kShmNonceBytes)
-    return Unexpected(message);
+  if (peer.state != State::kAwaitHello || message.texts[1].size() != kNonceBytes) return Unexpected(message);
   const NodeId node(static_cast<uint32_t>(message.numbers[0]));
   if (message.texts[0] != identity_.cluster_id) {
-    absl::Status status = absl::FailedPreconditionError(
-        absl::StrCat("node ", node.value(), " is of cluster \"", message.texts[0].substr(0, 200), "\", node ",
-                     identity_.node.value(), " of another: check the cluster id and the address"));
+    absl::Status status = OtherCluster(node, message.texts[0], identity_.node);
     Refuse(peer, status);
     return status;
   }
-  peer.transcript = {.cluster_id = identity_.cluster_id,
+  peer.transcript = {.protocol = ShmProtocol(),
+                     .cluster_id = identity_.cluster_id,
                      .initiator_node = node,
                      .acceptor_node = identity_.node,
                      .initiator_instance = message.numbers[1],
                      .acceptor_instance = instance_,
                      .initiator_nonce = message.texts[1],
-                     .acceptor_nonce = MakeShmNonce()};
+                     .acceptor_nonce = MakeNonce()};
   ShmMessage challenge;
   challenge.type = ShmMessageType::kChallenge;
   challenge.numbers = {identity_.node.value(), instance_, 0, 0};
@@ -97,7 +95,7 @@ absl::Status ShmDaemon::OnHello(Peer& peer, const ShmMessage& message) {
 }
 
 absl::Status ShmDaemon::OnChallenge(Peer& peer, const ShmMessage& message) {
-  if (peer.state != State::kAwaitChallenge || message.texts[1].size() != kShmNonceBytes)
+  if (peer.state != State::kAwaitChallenge || message.texts[1].size() != kNonceBytes)
     return Unexpected(message);
   peer.transcript.acceptor_node = NodeId(static_cast<uint32_t>(message.numbers[0]));
   peer.transcript.acceptor_instance = message.numbers[1];
@@ -115,9 +113,7 @@ absl::Status ShmDaemon::OnChallenge(Peer& peer, const ShmMessage& message) {
 absl::Status ShmDaemon::OnProof(Peer& peer, const ShmMessage& message) {
   if (peer.state != State::kAwaitProof || message.fds.size() != 1) return Unexpected(message);
   if (!SameProof(message.texts[0], ProveSecret(identity_.secret, peer.transcript, /*by_initiator=*/true))) {
-    absl::Status status = absl::PermissionDeniedError(
-        absl::StrCat("nodes ", peer.transcript.initiator_node.value(), " and ", identity_.node.value(),
-                     " have different cluster secrets: give both the same secret file"));
+    absl::Status status = OtherSecret(peer.transcript.initiator_node, identity_.node);
     Refuse(peer, status);
     return status;
   }
@@ -134,8 +130,7 @@ absl::Status ShmDaemon::OnProof(Peer& peer, const ShmMessage& message) {
 absl::Status ShmDaemon::OnWelcome(Peer& peer, const ShmMessage& message) {
   if (peer.state != State::kAwaitWelcome || message.fds.size() != 1) return Unexpected(message);
   if (!SameProof(message.texts[0], ProveSecret(identity_.secret, peer.transcript, /*by_initiator=*/false))) {
-    return absl::PermissionDeniedError(absl::StrCat(
-        "the process at ", peer.endpoint, " does not know the secret of this cluster: check the endpoint"));
+    return NotOfThisCluster(peer.endpoint);
   }
   FURROW_RETURN_IF_ERROR(
       BecomeReady(peer, peer.transcript.acceptor_node, peer.transcript.acceptor_instance, message.fds[0]));

@@ -16,7 +16,7 @@
 
 namespace furrow::rdma {
 
-inline constexpr uint32_t kShmVersion = 1;
+inline constexpr uint32_t kShmVersion = 2;
 // Registrations of one fabric that are alive at the same time: the slot is the lower 12 bits of the key.
 inline constexpr uint32_t kMaxRegistrations = 4096;
 inline constexpr uint32_t kMaxConnectionsPerQueue = 1024;

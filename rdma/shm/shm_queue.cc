@@ -33,22 +33,6 @@ void ShmParker::WakeParked(uint32_t* word) {
   }
 }
 
-void CompletionRing::Grow() {
-  std::vector<Completion> larger(ring_.size() * 2);
-  for (size_t i = 0; i < size_; ++i) larger[i] = ring_[(first_ + i) & (ring_.size() - 1)];
-  ring_ = std::move(larger);
-  first_ = 0;
-}
-
-void CompletionRing::Forget(const Connection* connection) {
-  const size_t count = size_;
-  for (size_t i = 0; i < count; ++i) {
-    const Completion completion = front();
-    Pop();
-    if (completion.connection != connection) Push(completion);
-  }
-}
-
 absl::StatusOr<std::shared_ptr<ShmQueue>> ShmQueue::Make(std::shared_ptr<ShmRegistry> registry) {
   FURROW_ASSIGN_OR_RETURN(MemoryFile file, MemoryFile::Anonymous(sizeof(QueueDoorbells)));
   return std::shared_ptr<ShmQueue>(new ShmQueue(std::move(registry), std::move(file)));

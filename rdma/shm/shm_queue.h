@@ -14,6 +14,7 @@
 #include "base/event_loop.h"
 #include "base/memory_file.h"
 #include "base/mutex.h"
+#include "rdma/completion_ring.h"
 #include "rdma/fabric.h"
 #include "rdma/shm/shm_layout.h"
 #include "rdma/shm/shm_registry.h"
@@ -36,29 +37,6 @@ class ShmParker final : public Parker {
 
  private:
   uint32_t* const word_;
-};
-
-// Completions that wait for Poll(), first in, first out. Grows to what its connections may have outstanding.
-class CompletionRing {
- public:
-  void Push(const Completion& completion) {
-    if (size_ == ring_.size()) [[unlikely]]
-      Grow();
-    ring_[(first_ + size_++) & (ring_.size() - 1)] = completion;
-  }
-  size_t size() const { return size_; }
-  const Completion& front() const { return ring_[first_]; }
-  void Pop() {
-    first_ = (first_ + 1) & (ring_.size() - 1);
-    --size_;
-  }
-  void Forget(const Connection* connection);
-
- private:
-  void Grow();
-  std::vector<Completion> ring_ = std::vector<Completion>(64);  // a power of two
-  size_t first_ = 0;
-  size_t size_ = 0;
 };
 
 class ShmQueue {

@@ -2,9 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -14,8 +11,6 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/random.h"
-#include "base/strings.h"
 #include "rdma/shm/shm_layout.h"
 
 namespace furrow::rdma {
@@ -154,39 +149,6 @@ SocketResult ReceiveMessage(int socket, ShmMessage& message) {
   return SocketResult::kOk;
 }
 
-absl::Status StatusFromWire(uint64_t code, std::string_view sentence) {
-  if (code < 1 || code > 16) code = static_cast<uint64_t>(absl::StatusCode::kUnknown);
-  return absl::Status(static_cast<absl::StatusCode>(code), Sv(sentence));
-}
-
-std::string MakeShmNonce() {
-  std::string nonce;
-  while (nonce.size() < kShmNonceBytes) AppendRaw(nonce, EntropySeed());
-  return nonce;
-}
-
-std::string ProveSecret(std::string_view secret, const ShmTranscript& transcript, bool by_initiator) {
-  std::string text =
-      absl::StrCat("furrow shm fabric, proof of the ", by_initiator ? "initiator" : "acceptor");
-  AppendRaw(text, kShmVersion);
-  AppendRaw(text, static_cast<uint64_t>(transcript.cluster_id.size()));
-  text += transcript.cluster_id;
-  AppendRaw(text, transcript.initiator_node.value());
-  AppendRaw(text, transcript.acceptor_node.value());
-  AppendRaw(text, transcript.initiator_instance);
-  AppendRaw(text, transcript.acceptor_instance);
-  text += transcript.initiator_nonce;
-  text += transcript.acceptor_nonce;
-  unsigned char mac[EVP_MAX_MD_SIZE];
-  unsigned int bytes = 0;
-  FURROW_CHECK(HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()),
-                    reinterpret_cast<const unsigned char*>(text.data()), text.size(), mac,
-                    &bytes) != nullptr);
-  return std::string(reinterpret_cast<const char*>(mac), bytes);
-}
-
-bool SameProof(std::string_view a, std::string_view b) {
-  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
-}
+std::string ShmProtocol() { return absl::StrCat("shm ", kShmVersion); }
 
 }  // namespace furrow::rdma

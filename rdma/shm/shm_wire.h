@@ -1,5 +1,5 @@
 // What two fabrics of the shm provider say to each other over their Unix socket (SOCK_SEQPACKET: one message
-// per packet, descriptors attached), and the proof that both know the cluster's secret.
+// per packet, descriptors attached). The proof that both know the cluster's secret: rdma/secret_proof.h.
 //
 //   message    numbers                        texts                 descriptors
 //   HELLO      node, instance                 cluster id, nonce     -
@@ -80,28 +80,14 @@ struct ShmMessage {
 inline constexpr size_t kMaxShmText = 1024;
 inline constexpr size_t kMaxShmFds = 2;
 
+// What a transcript calls this protocol.
+std::string ShmProtocol();
+
 enum class SocketResult : uint8_t { kOk, kWouldBlock, kClosed, kGarbage };
 // Neither blocks. A sent message's descriptors stay the caller's.
 SocketResult SendMessage(int socket, const ShmMessage& message);
 // kGarbage: not a message of any version. A message of another version comes with empty texts.
 SocketResult ReceiveMessage(int socket, ShmMessage& message);
-
-// A status as the peer has put it into a message.
-absl::Status StatusFromWire(uint64_t code, std::string_view sentence);
-
-// What both sides sign.
-struct ShmTranscript {
-  std::string cluster_id;
-  NodeId initiator_node, acceptor_node;
-  uint64_t initiator_instance = 0, acceptor_instance = 0;
-  std::string initiator_nonce, acceptor_nonce;  // kShmNonceBytes each
-};
-inline constexpr size_t kShmNonceBytes = 32;
-std::string MakeShmNonce();
-// HMAC-SHA256 under the secret; `by_initiator` separates the two proofs.
-std::string ProveSecret(std::string_view secret, const ShmTranscript& transcript, bool by_initiator);
-// In time that does not depend on where they differ.
-bool SameProof(std::string_view a, std::string_view b);
 
 }  // namespace furrow::rdma
 
