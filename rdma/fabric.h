@@ -8,8 +8,9 @@
 // Guarantees (the contract suite, rdma/fabric_contract.h, holds every provider to them):
 //  (1) Requests of one connection start in the order of posting and complete in that order; a WRITE's bytes
 //      are visible to the target before those of a later WRITE of the same connection, and to a later READ
-//      of it. Where read_piece_bytes() is below 64, a READ has taken all its bytes before a later request
-//      begins; a NIC may overlap READs. Between connections: no order. Nothing is promised about the order of
+//      of it. Where read_piece_bytes() is below 64, a READ has taken all its bytes before a later READ
+//      begins; a NIC may overlap READs. A READ that has not completed may see bytes of a later WRITE (a lost
+//      answer is asked for again). Between connections: no order. Nothing is promised about the order of
 //      bytes within one request: pieces of 8 bytes or more, in any order.
 //  (2) Each posted request yields exactly one completion if it is signaled or fails, and none otherwise.
 //  (3) READ and WRITE need nothing from the target's CPU: they complete while the target process is stopped.
@@ -18,7 +19,8 @@
 //  (5) A request on memory that the target has deregistered, with a wrong key, out of bounds or without the
 //      access right fails with kRemoteAccess and has changed nothing; to a process that is gone, with
 //      kPeerGone, though its memory may still be mapped, once the provider has learnt of its death (bounded
-//      time).
+//      time). kPeerGone says that no answer came: the request may have taken effect, or may have been refused
+//      (the peer's device says so once, and that word can be lost).
 #ifndef FURROW_RDMA_FABRIC_H_
 #define FURROW_RDMA_FABRIC_H_
 
@@ -163,6 +165,8 @@ class CompletionQueue {
 struct ConnectionLimits {
   uint32_t max_requests = 1024;  // not yet completed, per connection
   uint32_t max_receives = 64;
+  // For leases: where the network has lanes of different priority, this connection takes the better one.
+  bool urgent = false;
 };
 
 // Where a node listens: for shm the path of a Unix socket, for verbs host:port, for sim the node's number.

@@ -41,8 +41,11 @@ class FabricWorld {
   // The node's process dies as by SIGKILL; objects of its fabric stay valid and idle. False: not possible
   // here.
   virtual bool Kill(const Node& node) = 0;
+  // The network loses packets: the word that a request was refused may be lost for good.
+  virtual bool LosesPackets() const { return false; }
 };
 
+// Null: this host has no device for the provider, and the tests are skipped.
 using FabricWorldFactory = std::function<std::unique_ptr<FabricWorld>()>;
 
 class FabricContractTest : public testing::TestWithParam<FabricWorldFactory> {
@@ -87,6 +90,11 @@ class FabricContractTest : public testing::TestWithParam<FabricWorldFactory> {
   Completion NextRequest(Peer& peer);
   Completion Next(Peer& peer, Completion::Kind kind);
   size_t Count(const Peer& peer, Completion::Kind kind) const;
+  // How a request ends that the peer's side refuses: kRemoteAccess; kPeerGone if that word was lost.
+  bool IsRefusal(CompletionStatus status) const {
+    return status == CompletionStatus::kRemoteAccess ||
+           (status == CompletionStatus::kPeerGone && world_->LosesPackets());
+  }
   // Posts one request and gives the status of its completion.
   CompletionStatus Do(Peer& peer, Connection* connection, const WorkRequest& request);
 

@@ -1,0 +1,355 @@
+#include "rdma/verbs/verbs_connection.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <infiniband/verbs.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "base/status_macros.h"
+#include "rdma/verbs/verbs_errors.h"
+
+namespace furrow::rdma {
+namespace {
+
+ibv_mtu MtuCode(uint32_t bytes) { return static_cast<ibv_mtu>(std::bit_width(bytes) - 8); }
+
+std::string Describe(const VerbsPath& path) {
+  return absl::StrCat("GID ", GidText(path.local_gid), " (index ", path.gid_index, ") to ",
+                      GidText(path.remote_gid), ", lane ", path.service_level, ", traffic class ",
+                      path.traffic_class);
+}
+
+}  // namespace
+
+VerbsConnection::VerbsConnection(std::shared_ptr<VerbsQueue> queue, ConnectionLimits limits)
+    : queue_(std::move(queue)), limits_(limits), ledger_(limits.max_requests) {}
+
+absl::StatusOr<std::unique_ptr<VerbsConnection>> VerbsConnection::Make(std::shared_ptr<VerbsQueue> queue,
+                                                                       ConnectionLimits limits) {
+  if (limits.max_requests == 0 || limits.max_requests > kMaxRequests || limits.max_receives > kMaxReceives) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a connection with ", limits.max_requests, " requests and ", limits.max_receives,
+                     " receives: at most ", kMaxRequests, " and ", kMaxReceives, " are possible"));
+  }
+  std::unique_ptr<VerbsConnection> connection(new VerbsConnection(std::move(queue), limits));
+  FURROW_RETURN_IF_ERROR(connection->MakePair());
+  return connection;
+}
+
+// One for each notification and SEND that the peer has credit for, and one for each message of credits that
+// can be under way: at most two halves of our notifications and what the peer's last one adds, and one for
+// each receive that it posts.
+uint32_t VerbsConnection::receive_entries() const {
+  return queue_->parts()->options.notify_credits + 2 * limits_.max_receives + 4;
+}
+
+absl::Status VerbsConnection::MakePair() {
+  VerbsParts& parts = *queue_->parts();
+  if (limits_.max_receives > 0) {
+    FURROW_ASSIGN_OR_RETURN(inbox_file_, MemoryFile::Anonymous(limits_.max_receives * Fabric::kMaxSend));
+    FURROW_ASSIGN_OR_RETURN(inbox_, parts.memory->Add(inbox_file_.bytes(), Access::kWrite));
+  }
+  FURROW_ASSIGN_OR_RETURN(slot_, queue_->AddConnection(this, send_entries(), receive_entries()));
+  work_id_ = queue_->WorkId(slot_);
+  ibv_qp_init_attr attributes = {};
+  attributes.qp_type = IBV_QPT_RC;
+  attributes.send_cq = queue_->sends();
+  attributes.recv_cq = queue_->receives();
+  attributes.cap = {.max_send_wr = send_entries(),
+                    .max_recv_wr = receive_entries(),
+                    .max_send_sge = 1,
+                    .max_recv_sge = 1,
+                    .max_inline_data = WorkRequest::kMaxInline};
+  pair_ = ibv_create_qp(queue_->domain(), &attributes);
+  if (pair_ == nullptr) {
+    return QueuePairRefused(errno, {.device = parts.device->name(),
+                                    .send_depth = send_entries(),
+                                    .receive_depth = receive_entries(),
+                                    .inlined = WorkRequest::kMaxInline,
+                                    .max_depth = parts.device->limits().queue_depth,
+                                    .max_pairs = parts.device->limits().queue_pairs});
+  }
+  ++parts.counters.queue_pairs;
+  packet_number_ = static_cast<uint32_t>(EntropySeed()) & 0xffffff;
+  return absl::OkStatus();
+}
+
+VerbsConnection::~VerbsConnection() {
+  Die();
+  // Behind its end: whoever hears of it finds nobody at this queue pair.
+  if (link_ != nullptr && link_->RemoveConnection(id_)) {
+    VerbsMessage message;
+    message.type = VerbsMessageType::kClose;
+    message.connection = id_;
+    link_->Send(message);
+  }
+  if (inbox_ != nullptr) queue_->parts()->memory->Remove(inbox_);
+  if (slot_ != kNoSlot) {
+    if (accounted_ > 0) queue_->AddUnderWay(-int64_t{accounted_});
+    queue_->RemoveConnection(slot_, this);
+  }
+  if (flushed_ > 0) {
+    FURROW_LOG(INFO) << flushed_ << " requests to node " << link_->peer().value()
+                     << " were flushed behind the failure of their connection";
+  }
+}
+
+void VerbsConnection::Die() {
+  if (pair_ == nullptr) return;
+  if (int error = ibv_destroy_qp(pair_); error != 0) {
+    FURROW_LOG(ERROR) << CallFailed("ibv_destroy_qp", error).message();
+  }
+  pair_ = nullptr;
+  down_ = true;
+  --queue_->parts()->counters.queue_pairs;
+}
+
+VerbsEnd VerbsConnection::Describe(const VerbsPath& path) const {
+  const VerbsParts& parts = *queue_->parts();
+  VerbsEnd end = {};
+  end.queue_pair = pair_->qp_num;
+  end.packet_number = packet_number_;
+  std::memcpy(end.gid, path.local_gid.data(), sizeof(end.gid));
+  if (inbox_ != nullptr) {
+    const RemoteAddress inbox = VerbsMemory::AddressOf(inbox_);
+    end.inbox = inbox.address;
+    end.inbox_key = inbox.key.value();
+  }
+  end.mtu = std::min(parts.options.max_mtu, parts.device->limits().mtu);
+  end.notify_credits = parts.options.notify_credits;
+  end.read_depth = std::min(parts.options.read_depth, parts.device->limits().read_depth_in);
+  return end;
+}
+
+absl::Status VerbsConnection::Establish(std::shared_ptr<SessionLink> link, uint32_t id,
+                                        std::string private_data, const VerbsEnd& peer_end) {
+  const uint32_t mtu = peer_end.mtu;
+  if (mtu < 256 || mtu > 4096 || (mtu & (mtu - 1)) != 0 || peer_end.read_depth == 0 ||
+      peer_end.notify_credits > Immediate::kMaxCount || peer_end.queue_pair > 0xffffff) {
+    return absl::InvalidArgumentError("the peer describes its end of the connection wrongly");
+  }
+  VerbsPath path = link->path();
+  if (path.global) std::memcpy(path.remote_gid.data(), peer_end.gid, path.remote_gid.size());
+  const VerbsOptions& options = queue_->parts()->options;
+  const uint8_t service_level = limits_.urgent ? options.urgent_service_level : options.service_level;
+  if (service_level != 0) path.service_level = service_level;
+  path.traffic_class = limits_.urgent ? options.urgent_traffic_class : options.traffic_class;
+  FURROW_RETURN_IF_ERROR(ConnectPair(path, peer_end));
+  peer_end_ = peer_end;
+  notify_credits_ = peer_end.notify_credits;
+  peer_private_data_ = std::move(private_data);
+  id_ = id;
+  last_success_ = options.clock->Now();
+  link_ = std::move(link);
+  link_->AddConnection(id, this);
+  LogConnected(path);
+  return absl::OkStatus();
+}
+
+absl::Status VerbsConnection::ConnectPair(const VerbsPath& path, const VerbsEnd& peer) {
+  const VerbsOptions& options = queue_->parts()->options;
+  const DeviceLimits& device = queue_->parts()->device->limits();
+  ibv_qp_attr init = {};
+  init.qp_state = IBV_QPS_INIT;
+  init.pkey_index = path.partition;
+  init.port_num = path.port;
+  init.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+  int error =
+      ibv_modify_qp(pair_, &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+  if (error != 0) return PathRefused(error, "to INIT", rdma::Describe(path));
+  // Before the peer can send anything.
+  PostReceives(receive_entries());
+  mtu_ = std::min({options.max_mtu, device.mtu, peer.mtu});
+  read_depth_ = std::min({options.read_depth, device.read_depth_out, peer.read_depth});
+
+  ibv_qp_attr receive = {};
+  receive.qp_state = IBV_QPS_RTR;
+  receive.path_mtu = MtuCode(mtu_);
+  receive.dest_qp_num = peer.queue_pair;
+  receive.rq_psn = peer.packet_number & 0xffffff;
+  receive.max_dest_rd_atomic = std::min(options.read_depth, device.read_depth_in);
+  receive.min_rnr_timer = options.min_rnr_timer;
+  receive.ah_attr.is_global = path.global ? 1 : 0;
+  receive.ah_attr.dlid = path.lid;
+  receive.ah_attr.sl = path.service_level;
+  receive.ah_attr.src_path_bits = path.source_path;
+  receive.ah_attr.static_rate = path.rate;
+  receive.ah_attr.port_num = path.port;
+  std::memcpy(receive.ah_attr.grh.dgid.raw, path.remote_gid.data(), path.remote_gid.size());
+  receive.ah_attr.grh.sgid_index = path.gid_index;
+  receive.ah_attr.grh.hop_limit = path.hop_limit;
+  receive.ah_attr.grh.traffic_class = path.traffic_class;
+  error = ibv_modify_qp(pair_, &receive,
+                        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                            IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+  if (error != 0) return PathRefused(error, "to RTR", rdma::Describe(path));
+
+  ibv_qp_attr send = {};
+  send.qp_state = IBV_QPS_RTS;
+  send.timeout = options.ack_timeout;
+  send.retry_cnt = options.retry_count;
+  send.rnr_retry = options.rnr_retry_count;
+  send.sq_psn = packet_number_;
+  send.max_rd_atomic = read_depth_;
+  error = ibv_modify_qp(pair_, &send,
+                        IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+                            IBV_QP_MAX_QP_RD_ATOMIC);
+  if (error != 0) return PathRefused(error, "to RTS", rdma::Describe(path));
+  return absl::OkStatus();
+}
+
+void VerbsConnection::LogConnected(const VerbsPath& path) const {
+  const bool in_order = ibv_query_qp_data_in_order(pair_, IBV_WR_RDMA_WRITE, 0) != 0;
+  FURROW_LOG(INFO) << "connected with node " << link_->peer().value() << ": queue pair " << pair_->qp_num
+                   << " of " << queue_->parts()->device->name() << " with " << peer_end_.queue_pair << ", "
+                   << rdma::Describe(path) << ", path MTU " << mtu_ << ", " << static_cast<int>(read_depth_)
+                   << " READs at a time, "
+                   << (in_order ? "bytes of a WRITE arrive in order"
+                                : "no order among the bytes of a WRITE (none is relied on)");
+}
+
+void VerbsConnection::LosePeer() {
+  if (!peer_gone_.exchange(true, std::memory_order_acq_rel)) queue_->PushDisconnected(this);
+}
+
+// --- the queue's thread ---
+
+bool VerbsConnection::idle() const {
+  if (unpolled_ > 0) return false;
+  if (ledger_.empty()) return true;
+  // Nobody asked for the end of what is left: it may be over already.
+  if (ledger_.size() == ledger_.unasked() && pair_ != nullptr) {
+    marker_wanted_ = true;
+    ServeLater();
+  }
+  return pair_ == nullptr;
+}
+
+void VerbsConnection::ServeLater() const {
+  if (std::exchange(serve_later_, true)) return;
+  queue_->ServeLater(slot_);
+}
+
+void VerbsConnection::Announce() {
+  announced_ = true;
+  for (uint64_t channels = channels_; channels != 0; channels &= channels - 1) {
+    queue_->Push({.kind = Completion::Kind::kNotified,
+                  .channel = static_cast<uint8_t>(std::countr_zero(channels)),
+                  .connection = this});
+  }
+  if (lose_when_announced_) queue_->Push({.kind = Completion::Kind::kDisconnected, .connection = this});
+}
+
+void VerbsConnection::TakeDown() {
+  if (std::exchange(down_, true) || pair_ == nullptr) return;
+  ibv_qp_attr attributes = {};
+  attributes.qp_state = IBV_QPS_ERR;
+  if (int error = ibv_modify_qp(pair_, &attributes, IBV_QP_STATE); error != 0) {
+    FURROW_LOG(ERROR) << CallFailed("ibv_modify_qp to ERR", error).message();
+  }
+  // Requests that did not ask and have ended well tell nobody; the marker, flushed behind them, does.
+  if (ledger_.unasked() > 0) PostMarker(/*last=*/true);
+  Account();
+}
+
+void VerbsConnection::OnPolled(const Completion& completion) {
+  if (completion.kind == Completion::Kind::kRequest) {
+    --unpolled_;
+  } else {
+    channels_ &= ~(uint64_t{1} << completion.channel);
+  }
+}
+
+bool VerbsConnection::OnReceive(const ibv_wc& entry) {
+  if (entry.status != IBV_WC_SUCCESS) {
+    // The queue pair is in its error state: by our doing, or because the peer did what it may not.
+    if (!down_ && !failed_ && !peer_gone_.load(std::memory_order_acquire)) {
+      FURROW_LOG(WARNING) << "the queue pair to node " << link_->peer().value()
+                          << " has failed because of a request of the peer's: " << WordsFor(entry.status);
+      LosePeer();
+    }
+    return false;
+  }
+  ++used_receives_;
+  const Immediate immediate(be32toh(entry.imm_data));
+  switch (immediate.kind()) {
+    case Immediate::kNotify: {
+      ++polled_notifies_;
+      peer_waits_ |= immediate.last();
+      const uint64_t bit = uint64_t{1} << immediate.channel();
+      if ((channels_ & bit) == 0 && announced_) {
+        queue_->Push(
+            {.kind = Completion::Kind::kNotified, .channel = immediate.channel(), .connection = this});
+      }
+      channels_ |= bit;
+      break;
+    }
+    case Immediate::kSend: {
+      if (receives_.empty() || immediate.bytes() > receives_.front().buffer.size() ||
+          immediate.bytes() > Fabric::kMaxSend) {
+        Break("it sent more than there was a receive for");
+        break;
+      }
+      const Receive receive = receives_.front();
+      receives_.pop_front();
+      const std::byte* cell = inbox_file_.data() + received_++ % limits_.max_receives * Fabric::kMaxSend;
+      std::memcpy(receive.buffer.data(), cell, immediate.bytes());
+      queue_->Push({.kind = Completion::Kind::kReceived,
+                    .bytes = immediate.bytes(),
+                    .id = receive.id,
+                    .connection = this});
+      break;
+    }
+    case Immediate::kCredits:
+      notify_credits_ += immediate.notifications();
+      send_credits_ += immediate.receives();
+      if (notify_credits_ > peer_end_.notify_credits || send_credits_ > limits_.max_receives) {
+        Break("it returned credits that it never had");
+      }
+      break;
+    default:
+      Break("it sent immediate data of no meaning");
+  }
+  return !std::exchange(serving_, true);
+}
+
+void VerbsConnection::Break(const char* why) {
+  FURROW_LOG(ERROR) << "node " << link_->peer().value()
+                    << " does not keep to the protocol of the verbs fabric: " << why
+                    << "; its connection ends";
+  TakeDown();
+  LosePeer();
+}
+
+absl::Status VerbsConnection::PostReceive(uint64_t id, std::span<std::byte> buffer) {
+  if (receives_.size() >= limits_.max_receives) {
+    return absl::ResourceExhaustedError(absl::StrCat("all ", limits_.max_receives,
+                                                     " receives of the connection to node ", peer().value(),
+                                                     " are posted and unused"));
+  }
+  if (!buffer.empty() && queue_->keys().Find(buffer) == nullptr) {
+    return absl::InvalidArgumentError(
+        "the buffer of a receive must lie in memory registered with this fabric");
+  }
+  receives_.push_back({id, buffer});
+  ++new_receives_;
+  ReturnCredits();
+  Account();
+  return absl::OkStatus();
+}
+
+void VerbsConnection::Account() {
+  queue_->AddUnderWay(int64_t{ledger_.under_way()} - int64_t{accounted_});
+  accounted_ = ledger_.under_way();
+}
+
+}  // namespace furrow::rdma

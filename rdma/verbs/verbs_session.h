@@ -1,0 +1,141 @@
+// VerbsSession: the queue pair between two fabrics over which they open and close connections, and
+// SessionLink, what the threads of the connections need of it.
+//
+// A session is connected by rdma_cm, whose messages are datagrams with time limits of seconds; all that comes
+// later goes over the session, which is reliable: a connection costs one round trip, also where packets are
+// lost. Its path (GIDs, lane, hop limit) serves the connections, too.
+#ifndef FURROW_RDMA_VERBS_VERBS_SESSION_H_
+#define FURROW_RDMA_VERBS_VERBS_SESSION_H_
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "base/memory_file.h"
+#include "base/mutex.h"
+#include "rdma/verbs/verbs_queue.h"
+#include "rdma/verbs/verbs_wire.h"
+
+struct ibv_comp_channel;
+struct ibv_cq;
+struct ibv_mr;
+struct rdma_cm_id;
+
+namespace furrow::rdma {
+
+class VerbsConnection;
+
+// How packets get to a peer.
+struct VerbsPath {
+  bool global = true;  // has a GRH; false only inside one InfiniBand subnet
+  uint8_t port = 1;
+  uint8_t service_level = 0;
+  uint8_t traffic_class = 0;
+  uint8_t hop_limit = 64;
+  uint8_t gid_index = 0;
+  uint8_t source_path = 0;
+  uint8_t rate = 0;
+  uint16_t partition = 0;
+  uint16_t lid = 0;
+  Gid remote_gid = {};
+  Gid local_gid = {};
+};
+
+// Thread-safe. Locks: connections -> queue.
+class SessionLink {
+ public:
+  // Messages that wait for the peer. One that lets more pile up is cut off.
+  static constexpr size_t kMaxQueued = 1 << 16;
+
+  // `wake`: there is something for the fabric's thread; thread-safe.
+  SessionLink(NodeId peer, VerbsPath path, std::function<void()> wake)
+      : peer_(peer), path_(path), wake_(std::move(wake)) {}
+
+  NodeId peer() const { return peer_; }
+  const VerbsPath& path() const { return path_; }
+  // Messages of a session that is over are dropped.
+  void Send(const VerbsMessage& message);
+  // Is the peer alive? If it is not, the session ends, and with it all connections.
+  void Probe();
+
+  // --- connections ---
+  void AddConnection(uint32_t id, VerbsConnection* connection);
+  // False if it was not there (any more).
+  bool RemoveConnection(uint32_t id);
+  // The peer has taken this connection into use: its queue yields it.
+  void ConnectionReady(uint32_t id);
+  // The peer of this connection is gone: marks it and tells its queue.
+  void LoseConnection(uint32_t id);
+
+  // --- the fabric's thread ---
+  // Empty: nothing is queued.
+  bool TakeMessage(VerbsMessage* message);
+  bool TakeProbe() { return probe_.exchange(false, std::memory_order_acq_rel); }
+  bool overrun() const;
+  // The session is over, and so are its connections.
+  void End();
+
+ private:
+  const NodeId peer_;
+  const VerbsPath path_;
+  const std::function<void()> wake_;
+  std::atomic<bool> probe_{false};
+
+  mutable Mutex mutex_;
+  std::deque<VerbsMessage> outgoing_ ABSL_GUARDED_BY(mutex_);
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  bool overrun_ ABSL_GUARDED_BY(mutex_) = false;
+
+  Mutex connections_mutex_;
+  absl::flat_hash_map<uint32_t, VerbsConnection*> connections_ ABSL_GUARDED_BY(connections_mutex_);
+};
+
+// The fabric's thread only.
+class VerbsSession {
+ public:
+  static constexpr uint32_t kSends = 32;
+  static constexpr uint32_t kReceives = 64;
+
+  // For an id whose device is known; the id stays the caller's and outlives the session. Completions wake
+  // `channel`, with the session as their context.
+  static absl::StatusOr<std::unique_ptr<VerbsSession>> Make(rdma_cm_id* id, ibv_comp_channel* channel,
+                                                            VerbsParts& parts);
+  ~VerbsSession();
+
+  // Once the connection manager has connected it.
+  absl::StatusOr<VerbsPath> FindPath() const;
+  // A receive that finds no buffer posted waits a millisecond, not the connection manager's 0.7 s.
+  void SetTimer() const;
+  // False: the device does not take it; the session is broken.
+  bool Send(const VerbsMessage& message);
+  bool HasRoom() const { return sending_ < kSends; }
+  bool drained() const { return sending_ == 0 && !probing_; }
+  // A WRITE of nothing: needs the peer's device, not its CPU. One at a time.
+  void Probe();
+  // Gives each message that has arrived to `handle`. False: the session has failed, with *why.
+  bool Poll(const std::function<void(const VerbsMessage&)>& handle, absl::Status* why);
+  rdma_cm_id* id() const { return id_; }
+
+ private:
+  VerbsSession(rdma_cm_id* id, VerbsParts& parts) : id_(id), parts_(parts) {}
+  absl::Status Open(ibv_comp_channel* channel);
+  absl::Status PostReceive(uint32_t index);
+
+  rdma_cm_id* const id_;
+  VerbsParts& parts_;
+  MemoryFile buffers_;  // kReceives, then kSends, of kBufferBytes
+  ibv_mr* registration_ = nullptr;
+  ibv_cq* cq_ = nullptr;
+  bool has_pair_ = false;
+  uint32_t sending_ = 0;
+  uint32_t next_send_ = 0;
+  bool probing_ = false;
+};
+
+}  // namespace furrow::rdma
+
+#endif  // FURROW_RDMA_VERBS_VERBS_SESSION_H_

@@ -1,0 +1,436 @@
+// What the verbs provider adds to the contract: what sleeps and wakes, credits, the bounds of the send queue,
+// errors and their log, and that nothing is left behind. Skipped without an RDMA device.
+#include <dirent.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/thread.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "rdma/fabric_contract_bytes.h"
+#include "rdma/verbs/verbs_fabric.h"
+#include "rdma/verbs/verbs_test_world.h"
+
+namespace furrow::rdma {
+namespace {
+
+using Notify = WorkRequest::Notify;
+
+size_t OpenDescriptors() {
+  size_t count = 0;
+  DIR* directory = opendir("/proc/self/fd");
+  while (readdir(directory) != nullptr) ++count;
+  closedir(directory);
+  return count;
+}
+
+// Two nodes with a connection, both polled by the test.
+class VerbsTest : public testing::Test {
+ protected:
+  struct End {
+    FabricWorld::Node node;
+    std::unique_ptr<Connection> connection;
+    MemoryFile file;
+    std::unique_ptr<MemoryRegion> region;
+    std::vector<Completion> completions;
+    std::span<std::byte> bytes() const { return file.bytes(); }
+    RemoteAddress at(uint64_t offset = 0) const { return region->remote_address().Plus(offset); }
+    size_t Count(Completion::Kind kind) const {
+      size_t count = 0;
+      for (const Completion& c : completions) count += c.kind == kind ? 1 : 0;
+      return count;
+    }
+  };
+
+  void SetUp() override {
+    if (VerbsTestAddresses().empty()) GTEST_SKIP() << "this host has no RDMA device";
+    world_ = std::make_unique<VerbsTestWorld>();
+    for (uint32_t i = 0; i < 2; ++i) {
+      End& end = i == 0 ? a_ : b_;
+      end.node = world_->AddNode({NodeId(i + 1), "verbs", "secret"});
+      end.file = *MemoryFile::Anonymous(1 << 16);
+      end.region = *end.node.fabric->Register(end.file, Access::kReadWrite);
+    }
+    const absl::Status listening = b_.node.fabric->Listen(
+        b_.node.endpoint, [this](const ConnectRequest&) -> absl::StatusOr<AcceptDecision> {
+          return AcceptDecision{b_.node.queue, ""};
+        });
+    ASSERT_TRUE(listening.ok()) << listening;
+  }
+  void TearDown() override {
+    for (End* end : {&a_, &b_}) {
+      end->connection.reset();
+      end->region.reset();
+    }
+    world_.reset();
+  }
+
+  void Connect(ConnectionLimits limits = {}) {
+    bool done = false;
+    a_.node.fabric->Connect(*a_.node.queue, *a_.node.loop, b_.node.endpoint, "", limits, 20 * kSecond,
+                            [&](absl::StatusOr<std::unique_ptr<Connection>> connection) {
+                              ASSERT_TRUE(connection.ok()) << connection.status();
+                              a_.connection = *std::move(connection);
+                              done = true;
+                            });
+    ASSERT_TRUE(world_->RunUntil([&] {
+      Poll(b_);
+      return done && b_.connection != nullptr;
+    }));
+  }
+  static void Poll(End& end) {
+    Completion batch[16];
+    for (size_t count = 1; count > 0;) {
+      count = end.node.queue->Poll(batch);
+      for (size_t i = 0; i < count; ++i) {
+        if (batch[i].kind == Completion::Kind::kConnected) {
+          end.connection = end.node.queue->TakeAccepted(batch[i].connection);
+        } else {
+          end.completions.push_back(batch[i]);
+        }
+      }
+    }
+  }
+  // Polls only the ends that are named.
+  bool RunUntil(std::vector<End*> ends, const std::function<bool()>& done) {
+    const Nanos limit = MonotonicClock().Now() + 60 * kSecond;
+    for (;;) {
+      for (End* end : ends) Poll(*end);
+      if (done()) return true;
+      if (MonotonicClock().Now() > limit) return false;
+      SleepThreadUntil(MonotonicClock().Now() + 100 * kMicrosecond);
+    }
+  }
+  CompletionStatus Do(End& end, const WorkRequest& request) {
+    const absl::Status status = end.connection->Post(request);
+    EXPECT_TRUE(status.ok()) << status;
+    const size_t before = end.completions.size();
+    EXPECT_TRUE(RunUntil({&end}, [&] { return end.completions.size() > before; }));
+    return end.completions.size() > before ? end.completions[before].status : CompletionStatus::kFlushed;
+  }
+  static WorkRequest Make(Opcode opcode, std::span<std::byte> local, RemoteAddress remote,
+                          Notify notify = Notify::kNone) {
+    WorkRequest request;
+    request.opcode = opcode;
+    request.local = local;
+    request.remote = remote;
+    request.notify = notify;
+    request.channel = 5;
+    request.id = 1;
+    return request;
+  }
+  // Sleeps as an idle loop does; false if only the deadline ended it.
+  static bool SleepsUntilWoken(End& end, Nanos ns) {
+    const Nanos deadline = ns == kNever ? kNever : MonotonicClock().Now() + ns;
+    Parker& parker = end.node.queue->parker();
+    for (;;) {
+      parker.PrepareToPark();
+      const size_t before = end.completions.size();
+      Poll(end);
+      if (end.completions.size() > before) {
+        parker.CancelPark();
+        return true;
+      }
+      parker.Park(deadline);
+      if (MonotonicClock().Now() >= deadline) return false;
+    }
+  }
+
+  std::unique_ptr<VerbsTestWorld> world_;
+  End a_, b_;
+};
+
+// --- sleeping and waking. A lost wake-up would hang. ---
+
+TEST_F(VerbsTest, WakingNotificationWakesParkedOwner) {
+  Connect();
+  for (int i = 0; i < 50; ++i) {
+    b_.node.queue->parker().PrepareToPark();
+    Poll(b_);
+    ASSERT_EQ(Do(a_, Make(Opcode::kWrite, a_.bytes().first(8), b_.at(), Notify::kWake)),
+              CompletionStatus::kOk);
+    b_.node.queue->parker().Park(kNever);
+    ASSERT_TRUE(RunUntil({&b_}, [&] { return b_.Count(Completion::Kind::kNotified) == size_t(i) + 1; }));
+  }
+}
+
+TEST_F(VerbsTest, QuietNotificationWaitsForThePollOfItsOwner) {
+  Connect();
+  Poll(b_);
+  b_.node.queue->parker().PrepareToPark();
+  Poll(b_);
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_EQ(Do(a_, Make(Opcode::kWrite, a_.bytes().first(8), b_.at(), Notify::kQuiet)),
+              CompletionStatus::kOk);
+  }
+  const Nanos deadline = MonotonicClock().Now() + 30 * kMillisecond;
+  b_.node.queue->parker().Park(deadline);
+  EXPECT_GE(MonotonicClock().Now(), deadline) << "the owner was woken";
+  Poll(b_);
+  EXPECT_GE(b_.Count(Completion::Kind::kNotified), 1u);
+}
+
+TEST_F(VerbsTest, EndOfOwnRequestWakesItsOwner) {
+  Connect();
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_TRUE(a_.connection->Post(Make(Opcode::kRead, a_.bytes().first(8), b_.at())).ok());
+    EXPECT_TRUE(SleepsUntilWoken(a_, kNever));
+  }
+  // Also of one that fails and did not ask.
+  WorkRequest bad = Make(Opcode::kRead, a_.bytes().first(8), b_.at(1 << 20));
+  bad.signaled = false;
+  ASSERT_TRUE(a_.connection->Post(bad).ok());
+  EXPECT_TRUE(SleepsUntilWoken(a_, kNever));
+  EXPECT_TRUE(a_.connection->failed());
+}
+
+TEST_F(VerbsTest, DisconnectionAndSendWakeTheirOwner) {
+  Connect();
+  ASSERT_TRUE(b_.connection->PostReceive(7, b_.bytes().first(64)).ok());
+  world_->Settle([&] { Poll(a_); });
+  ASSERT_EQ(Do(a_, Make(Opcode::kSend, a_.bytes().first(64), {})), CompletionStatus::kOk);
+  EXPECT_TRUE(SleepsUntilWoken(b_, kNever));
+  EXPECT_EQ(b_.completions.back().kind, Completion::Kind::kReceived);
+  a_.connection.reset();
+  EXPECT_TRUE(SleepsUntilWoken(b_, kNever));
+  EXPECT_EQ(b_.completions.back().kind, Completion::Kind::kDisconnected);
+}
+
+// --- credits ---
+
+// The target does not poll, as if its process were stopped: neither WRITE nor READ waits for it.
+TEST_F(VerbsTest, TargetThatDoesNotPollTakesAnyNumberOfNotifications) {
+  Connect();
+  for (uint64_t i = 1; i <= 500; ++i) {
+    WorkRequest write =
+        Make(Opcode::kWrite, std::as_writable_bytes(std::span(&i, 1)), b_.at(), Notify::kWake);
+    write.inlined = true;
+    write.channel = static_cast<uint8_t>(i % 3);
+    ASSERT_EQ(Do(a_, write), CompletionStatus::kOk) << i;
+  }
+  ASSERT_EQ(Do(a_, Make(Opcode::kRead, a_.bytes().first(8), b_.at())), CompletionStatus::kOk);
+  EXPECT_EQ(LoadShared(a_.bytes()), 500u);
+  // Now it polls: each channel is notified once all its bytes are there.
+  ASSERT_TRUE(RunUntil({&a_, &b_}, [&] { return b_.Count(Completion::Kind::kNotified) >= 3; }));
+  EXPECT_EQ(LoadShared(b_.bytes()), 500u);
+  EXPECT_FALSE(a_.connection->failed());
+}
+
+// A sender that has run out of credits sleeps; the notification that it owes goes out when credits come back.
+TEST_F(VerbsTest, OwedNotificationIsMadeUpForByASleepingSender) {
+  Connect();
+  uint64_t last = 0;
+  const auto write = [&] {
+    ++last;
+    WorkRequest request =
+        Make(Opcode::kWrite, std::as_writable_bytes(std::span(&last, 1)), b_.at(), Notify::kWake);
+    request.inlined = true;
+    request.signaled = false;
+    ASSERT_TRUE(a_.connection->Post(request).ok());
+  };
+  std::atomic<bool> stop{false};
+  for (int round = 0; round < 5; ++round) {
+    for (int i = 0; i < 300; ++i) write();
+    // Let the target see all that was notified directly, then sleep until it has returned credits.
+    Thread sender({.name = "sender"}, [&] {
+      Parker& parker = a_.node.queue->parker();
+      for (;;) {
+        parker.PrepareToPark();
+        Poll(a_);
+        if (stop.load()) break;
+        parker.Park(kNever);
+      }
+      parker.CancelPark();
+    });
+    uint64_t seen = 0;
+    const bool complete = RunUntil({&b_}, [&] {
+      for (const Completion& c : b_.completions) {
+        if (c.kind == Completion::Kind::kNotified) seen = LoadShared(b_.bytes());
+      }
+      b_.completions.clear();
+      return seen == last;
+    });
+    stop = true;
+    a_.node.queue->parker().Wake();
+    sender.Join();
+    stop = false;
+    ASSERT_TRUE(complete) << "the target saw " << seen << " of " << last;
+  }
+}
+
+TEST_F(VerbsTest, CreditsGoRoundForAsLongAsBothPoll) {
+  Connect();
+  const int rounds = VerbsTestRounds(3000);
+  uint64_t notified = 0;
+  for (int i = 0; i < rounds; ++i) {
+    WorkRequest write =
+        Make(Opcode::kWrite, a_.bytes().first(8), b_.at(), i % 2 == 0 ? Notify::kQuiet : Notify::kWake);
+    write.signaled = i % 7 == 0;
+    while (!a_.connection->Post(write).ok()) Poll(a_);
+    if (i % 16 == 0) {
+      Poll(a_);
+      Poll(b_);
+      notified += b_.completions.size();
+      b_.completions.clear();
+      a_.completions.clear();
+    }
+  }
+  ASSERT_TRUE(RunUntil({&a_, &b_}, [&] { return a_.connection->idle() && !b_.completions.empty(); }));
+  EXPECT_GE(notified, 1u);
+  EXPECT_FALSE(a_.connection->failed());
+}
+
+// --- the send queue ---
+
+TEST_F(VerbsTest, UnsignaledRequestsNeverOverrunTheirQueue) {
+  for (const uint32_t max_requests : {1u, 3u, 16u, 200u}) {
+    Connect({.max_requests = max_requests, .max_receives = 0});
+    uint64_t refused = 0;
+    for (uint64_t i = 1; i <= 2000; ++i) {
+      WorkRequest write = Make(Opcode::kWrite, std::as_writable_bytes(std::span(&i, 1)), b_.at());
+      write.inlined = true;
+      write.signaled = false;
+      while (!a_.connection->Post(write).ok()) {
+        ++refused;
+        Poll(a_);
+      }
+    }
+    EXPECT_GT(refused, 0u);
+    // Nobody asked for the end of the last ones, and yet it can be known.
+    ASSERT_TRUE(RunUntil({&a_}, [&] { return a_.connection->idle(); })) << max_requests;
+    EXPECT_EQ(LoadShared(b_.bytes()), 2000u);
+    EXPECT_TRUE(a_.completions.empty());
+    a_.connection.reset();
+    ASSERT_TRUE(RunUntil({&b_}, [&] { return b_.Count(Completion::Kind::kDisconnected) == 1; }));
+    b_.completions.clear();
+    b_.connection.reset();
+  }
+}
+
+TEST_F(VerbsTest, PayloadsBeyondThePathMtuArriveWhole) {
+  Connect();
+  MemoryFile large = *MemoryFile::Anonymous(300'000), target = *MemoryFile::Anonymous(300'000);
+  auto of_a = *a_.node.fabric->Register(large, Access::kNone);
+  auto of_b = *b_.node.fabric->Register(target, Access::kReadWrite);
+  Fill(large.bytes(), 77);
+  ASSERT_EQ(Do(a_, Make(Opcode::kWrite, large.bytes(), of_b->remote_address())), CompletionStatus::kOk);
+  EXPECT_TRUE(Same(large.bytes(), target.bytes()));
+  Fill(target.bytes(), 78);
+  ASSERT_EQ(Do(a_, Make(Opcode::kRead, large.bytes(), of_b->remote_address())), CompletionStatus::kOk);
+  EXPECT_TRUE(Same(large.bytes(), target.bytes()));
+}
+
+// --- errors ---
+
+TEST_F(VerbsTest, FirstFailureIsLoggedAndFlushedRequestsAreCounted) {
+  Connect();
+  ASSERT_EQ(Do(a_, Make(Opcode::kRead, a_.bytes().first(8), b_.at())), CompletionStatus::kOk);
+  Mutex mutex;
+  std::vector<std::string> lines;
+  SetLogSink([&](LogLevel level, std::string_view line) {
+    MutexLock lock(&mutex);
+    if (level == LogLevel::kError) lines.emplace_back(line);
+  });
+  std::vector<WorkRequest> requests(10, Make(Opcode::kWrite, a_.bytes().first(100), b_.at()));
+  requests[3].remote = b_.at(1 << 20);
+  a_.completions.clear();
+  ASSERT_TRUE(a_.connection->Post(requests).ok());
+  ASSERT_TRUE(RunUntil({&a_}, [&] { return a_.Count(Completion::Kind::kRequest) == 10; }));
+  SetLogSink(nullptr);
+  MutexLock lock(&mutex);
+  ASSERT_EQ(lines.size(), 1u);
+  for (const char* part : {"WRITE of 100 bytes to node 2 failed", "GID ", "queue pair ", "last success"}) {
+    EXPECT_THAT(lines[0], testing::HasSubstr(part));
+  }
+  EXPECT_EQ(UseOf(*a_.node.fabric).failures, 1u);
+  EXPECT_EQ(UseOf(*a_.node.fabric).flushed, 6u);
+}
+
+// A refused request takes the queue pair down on both sides; whoever did nothing wrong is told.
+TEST_F(VerbsTest, OwnerOfTheOtherEndHearsOfAQueuePairThatFailed) {
+  Connect();
+  ASSERT_NE(Do(a_, Make(Opcode::kWrite, a_.bytes().first(8), b_.at(1 << 20))), CompletionStatus::kOk);
+  ASSERT_TRUE(RunUntil({&b_}, [&] { return b_.Count(Completion::Kind::kDisconnected) == 1; }));
+  EXPECT_TRUE(b_.connection->failed());
+  EXPECT_EQ(Do(b_, Make(Opcode::kRead, b_.bytes().first(8), a_.at())), CompletionStatus::kPeerGone);
+  a_.connection.reset();
+  world_->Settle([&] { Poll(b_); });
+  EXPECT_EQ(b_.Count(Completion::Kind::kDisconnected), 1u);
+}
+
+TEST_F(VerbsTest, ConnectionTooLargeForTheDeviceIsRefusedWithItsLimits) {
+  absl::Status status;
+  a_.node.fabric->Connect(*a_.node.queue, *a_.node.loop, b_.node.endpoint, "", {.max_requests = 65'536},
+                          kSecond,
+                          [&](absl::StatusOr<std::unique_ptr<Connection>> c) { status = c.status(); });
+  ASSERT_TRUE(world_->RunUntil([&] { return !status.ok(); }));
+  EXPECT_TRUE(absl::IsResourceExhausted(status) || absl::IsInvalidArgument(status)) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), "holds") || absl::StrContains(status.message(), "at most"))
+      << status;
+}
+
+// --- nothing is left ---
+
+TEST_F(VerbsTest, ConnectionsThatComeFailAndGoLeaveNothing) {
+  const int rounds = VerbsTestRounds(40);
+  VerbsUse first_a, first_b;
+  size_t descriptors = 0;
+  for (int i = 0; i < rounds; ++i) {
+    Connect({.max_requests = 16, .max_receives = 4});
+    ASSERT_EQ(Do(a_, Make(Opcode::kWrite, a_.bytes().first(64), b_.at(), Notify::kWake)),
+              CompletionStatus::kOk);
+    if (i % 3 == 0) {
+      EXPECT_NE(Do(a_, Make(Opcode::kRead, a_.bytes().first(64), b_.at(1 << 20))), CompletionStatus::kOk);
+    }
+    if (i % 3 == 1) {
+      // Under way while it goes.
+      for (int k = 0; k < 8; ++k) {
+        ASSERT_TRUE(a_.connection->Post(Make(Opcode::kWrite, a_.bytes().first(4096), b_.at())).ok());
+      }
+    }
+    a_.connection.reset();
+    ASSERT_TRUE(RunUntil({&a_, &b_}, [&] { return b_.Count(Completion::Kind::kDisconnected) == 1; }));
+    b_.connection.reset();
+    a_.completions.clear();
+    b_.completions.clear();
+    const VerbsUse use_a = UseOf(*a_.node.fabric), use_b = UseOf(*b_.node.fabric);
+    if (i == 0) {
+      first_a = use_a;
+      first_b = use_b;
+      descriptors = OpenDescriptors();
+    }
+    ASSERT_EQ(use_a.queue_pairs, 0u);
+    ASSERT_EQ(use_b.queue_pairs, 0u);
+    ASSERT_EQ(use_a.registrations, first_a.registrations);
+    ASSERT_EQ(use_b.registrations, first_b.registrations);
+    ASSERT_EQ(use_a.sessions, first_a.sessions);
+    ASSERT_EQ(OpenDescriptors(), descriptors) << "after " << i << " rounds";
+  }
+}
+
+TEST_F(VerbsTest, FabricsThatComeAndGoLeaveNoDescriptor) {
+  Connect();
+  TearDown();
+  a_ = End();
+  b_ = End();
+  const size_t descriptors = OpenDescriptors();
+  for (int i = 0; i < VerbsTestRounds(5); ++i) {
+    SetUp();
+    Connect();
+    if (i % 2 == 0) world_->Kill(b_.node);
+    TearDown();
+    a_ = End();
+    b_ = End();
+    ASSERT_EQ(OpenDescriptors(), descriptors) << "after " << i << " rounds";
+  }
+}
+
+}  // namespace
+}  // namespace furrow::rdma
