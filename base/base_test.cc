@@ -1,6 +1,7 @@
 // The small parts of base/.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include "base/check.h"
 #include "base/checksum.h"
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/frame_pool.h"
 #include "base/futex.h"
 #include "base/histogram.h"
@@ -53,6 +55,27 @@ TEST(IdsTest, TransactionIdPrintsItsParts) {
 TEST(IdsTest, IdsHash) {
   absl::flat_hash_set<NodeId> nodes = {NodeId(1), NodeId(2), NodeId(1)};
   EXPECT_EQ(nodes.size(), 2u);
+}
+
+// --- descriptors ---
+
+TEST(DescriptorsTest, TooFewAreSaidWithTheNumberThatIsNeeded) {
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(CheckDescriptors(1), absl::OkStatus());
+  rlimit few = before;
+  few.rlim_cur = 40;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  const absl::Status refused = CheckDescriptors(100);
+  few.rlim_cur = 0;  // nothing can be opened any more, /proc/self/fd neither
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  const absl::Status none = CheckDescriptors(1);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), MatchesRegex(".*may have 40 descriptors, has [0-9]+, and needs 100 "
+                                                           "more to begin with: raise the limit to 1[0-9]+ or "
+                                                           "more .ulimit -n."));
+  EXPECT_TRUE(absl::IsResourceExhausted(none)) << none;
 }
 
 // --- random ---

@@ -370,9 +370,17 @@ TEST(DatabaseOpen, SaysWhatIsWrongWithTheCluster) {
   options.cluster = "127.0.0.1:1";
   EXPECT_TRUE(absl::IsInvalidArgument(Database::Open(options).status()));  // no secret
   options.secret_file = secret;
+  options.wait_for_cluster = true;
+  absl::Status waited = Database::Open(options).status();
+  EXPECT_TRUE(absl::IsUnavailable(waited) || absl::IsDeadlineExceeded(waited)) << waited;
+  EXPECT_THAT(Message(waited), HasSubstr("127.0.0.1:1"));
+  // Nobody listens there: known at once, however long the wait for a cluster may be.
+  options.wait_for_cluster = false;
+  options.join_timeout_ns = 3600 * kSecond;
   absl::Status nobody = Database::Open(options).status();
-  EXPECT_TRUE(absl::IsUnavailable(nobody) || absl::IsDeadlineExceeded(nobody)) << nobody;
-  EXPECT_THAT(Message(nobody), HasSubstr("127.0.0.1:1"));
+  EXPECT_TRUE(absl::IsUnavailable(nobody)) << nobody;
+  EXPECT_THAT(Message(nobody), HasSubstr("no Furrow member answers at 127.0.0.1:1"));
+  EXPECT_THAT(Message(nobody), HasSubstr("furrow status"));
   std::filesystem::remove_all(pattern);
 }
 

@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "base/check.h"
 #include "base/checksum.h"
+#include "base/descriptors.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/prefaulter.h"
@@ -35,6 +36,11 @@ namespace {
 constexpr uint64_t kBudgetReserve = uint64_t{4} << 20;
 constexpr Nanos kDrainTimeoutNs = 5 * kSecond;
 constexpr Nanos kEndTimeoutNs = 10 * kSecond;
+// What a member of a small cluster opens until it is ready, as counted; without them it hangs or fails in the
+// middle of joining.
+constexpr uint64_t kComputeDescriptors = 20;
+constexpr uint64_t kStorageDescriptors = 40;
+constexpr uint64_t kWorkerDescriptors = 4;
 constexpr size_t kPageBytes = 4096;
 constexpr size_t kMaxSocketPath = 107;  // sun_path without its 0
 constexpr uint32_t kExpectedPeers = 4;  // whose rings the estimate of memory allows for
@@ -130,6 +136,8 @@ class Member::Impl {
 
 absl::Status Member::Impl::Start() {
   FURROW_RETURN_IF_ERROR(Validate(options_));
+  FURROW_RETURN_IF_ERROR(CheckDescriptors((options_.storage ? kStorageDescriptors : kComputeDescriptors) +
+                                          kWorkerDescriptors * options_.workers));
   FURROW_RETURN_IF_ERROR(LockDirectory());
   FURROW_RETURN_IF_ERROR(options_.cluster.empty() ? PrepareNewCluster() : FindCluster());
   FURROW_RETURN_IF_ERROR(CheckMemory());
@@ -200,11 +208,7 @@ absl::Status Member::Impl::PrepareNewCluster() {
 absl::Status Member::Impl::FindCluster() {
   FURROW_ASSIGN_OR_RETURN(ClusterAddress at, client::FindCluster(options_.cluster, options_.secret_file));
   FURROW_ASSIGN_OR_RETURN(secret_, cluster::ReadSecret(at.secret_file));
-  cluster::ControlClient client(secret_);
-  FURROW_ASSIGN_OR_RETURN(
-      introduction_, cluster::SayHello(client, secret_, at.address,
-                                       options_.storage ? cluster::Role::kStorage : cluster::Role::kCompute,
-                                       NodeId(options_.id), /*wait=*/true, options_.join_timeout_ns));
+  FURROW_ASSIGN_OR_RETURN(introduction_, Hello(options_, secret_, at.address));
   cluster_id_ = introduction_.cluster_id;
   id_ = introduction_.id;
   incarnation_ = introduction_.incarnation;
@@ -472,27 +476,5 @@ txn::Node& Member::node() { return *impl_->node_; }
 absl::Status Member::ended() const { return impl_->host_->ended(); }
 bool Member::WaitForEnd(Nanos deadline) const { return impl_->host_->WaitForEnd(deadline); }
 absl::Status Member::Stop() { return impl_->Stop(); }
-
-absl::StatusOr<ClusterAddress> FindCluster(const std::string& cluster, const std::string& secret_file) {
-  std::error_code error;
-  if (std::filesystem::is_directory(cluster, error)) {
-    FURROW_ASSIGN_OR_RETURN(ClusterFile file, ReadClusterFile(cluster));
-    return ClusterAddress{file.addresses[0], secret_file.empty() ? cluster + "/secret" : secret_file};
-  }
-  if (cluster.find('/') != std::string::npos || cluster.rfind(':') == std::string::npos) {
-    return absl::NotFoundError(
-        absl::StrCat("there is no directory ", cluster,
-                     ": give a cluster's directory, or host:port of a member, with MemberOptions::cluster"));
-  }
-  if (!IsAddress(cluster)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"", cluster, "\" is no address: write host:port, as in 127.0.0.1:4500"));
-  }
-  if (!secret_file.empty()) return ClusterAddress{cluster, secret_file};
-  return absl::InvalidArgumentError(
-      absl::StrCat("to reach ", cluster,
-                   " by its address the cluster's secret is needed: name its "
-                   "file with MemberOptions::secret_file, or give the cluster's directory"));
-}
 
 }  // namespace furrow::client

@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "base/event_loop.h"
 #include "base/ids.h"
+#include "client/find_cluster.h"
 #include "client/member_options.h"
 #include "cluster/view.h"
 #include "txn/node.h"
@@ -55,14 +56,6 @@ class Member {
   explicit Member(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
-
-// Files of a cluster's directory that tools and members look it up in.
-struct ClusterAddress {
-  std::string address;  // host:port of a member
-  std::string secret_file;
-};
-// `cluster` is a directory or host:port. NotFound: no such directory, or no running cluster in it.
-absl::StatusOr<ClusterAddress> FindCluster(const std::string& cluster, const std::string& secret_file);
 
 }  // namespace furrow::client
 

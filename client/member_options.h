@@ -31,8 +31,11 @@ struct MemberOptions {
   std::string cluster_directory{};
   // The file with the cluster's secret. Empty: "secret" in the cluster's directory.
   std::string secret_file{};
-  // How long to wait for a cluster that is not there yet, or has not all its storage members.
+  // How long to wait for a cluster that has not all its storage members yet, or does not answer.
   Nanos join_timeout_ns = 10 * kSecond;
+  // Also for one at whose address nobody listens yet, as when all members are started at once. Otherwise
+  // that is Unavailable at once.
+  bool wait_for_cluster = false;
 
   // Control plane: host:port of this host; port 0: any free one.
   std::string listen = "127.0.0.1:0";

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
+#include "base/thread.h"
 #include "client/member.h"
 #include "node/commands.h"
 #include "node/flags.h"
@@ -42,6 +44,7 @@ struct NodeFlags {
 absl::Status Parse(const std::vector<std::string>& arguments, NodeFlags* f) {
   client::MemberOptions& m = f->member;
   m.storage = true;
+  m.wait_for_cluster = true;
   Flags flags("furrow node", "run a storage member of a cluster");
   flags.Text("dir", "DIR", &m.directory, "this node's own directory; it must exist");
   flags.Number("id", "N", &f->id, "this node's id, 1 to 1000, unique in the cluster");
@@ -133,6 +136,47 @@ void WaitForSignalOrEnd(int signals, const End& end) {
   }
 }
 
+// While the node stops: the next signal is answered by what is waited for, the one after that ends the
+// process.
+class Impatience {
+ public:
+  explicit Impatience(int signals)
+      : thread_({.name = "signals", .realtime_priority = 0, .cpu = {}}, [this, signals] { Run(signals); }) {
+    FURROW_LOG(INFO) << "stopping";
+  }
+  ~Impatience() {
+    const uint64_t one = 1;
+    FURROW_CHECK(write(stopped_, &one, sizeof(one)) == sizeof(one));
+    thread_.Join();
+    close(stopped_);
+  }
+
+ private:
+  void Run(int signals) {
+    pollfd wanted[] = {{signals, POLLIN, 0}, {stopped_, POLLIN, 0}};
+    signalfd_siginfo signal;
+    // The first one is still there to be read, if it was a signal that ended the wait.
+    for (int seen = 0;; ++seen) {
+      while (poll(wanted, 2, -1) < 0 && errno == EINTR) {
+      }
+      if (wanted[1].revents != 0 || read(signals, &signal, sizeof(signal)) != sizeof(signal)) return;
+      if (seen == 1) {
+        std::fputs(
+            "furrow node: still stopping: it waits until its last transactions are at all replicas and the "
+            "other members know, up to a minute where one does not answer; once more ends it at once, and "
+            "the others lose it\n",
+            stderr);
+      } else if (seen > 1) {
+        std::fputs("furrow node: ended before it had left\n", stderr);
+        _exit(1);
+      }
+    }
+  }
+
+  const int stopped_ = eventfd(0, EFD_CLOEXEC);
+  Thread thread_;
+};
+
 absl::Status WriteReadyFile(const std::string& path, const client::Member& member) {
   std::string text = absl::StrCat("pid=", getpid(), "\naddress=", member.control_address(), "\n");
   const std::string temporary = path + ".new";
@@ -180,7 +224,11 @@ int RunNode(const std::vector<std::string>& arguments) {
   FURROW_LOG(INFO) << "node " << flags.id << " of cluster " << (*member)->cluster_id() << " serves at "
                    << (*member)->control_address();
   WaitForSignalOrEnd(signals, end);
-  absl::Status stopped = (*member)->Stop();
+  absl::Status stopped;
+  {
+    Impatience impatience(signals);
+    stopped = (*member)->Stop();
+  }
   MutexLock lock(&end.mutex);
   if (end.happened && !end.in_good_order) {
     return Report("node", absl::UnavailableError(

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import unittest
 
-from harness import BENCH, FURROW, LOCAL_CLUSTER, PATIENCE, ProcessTest, terminate
+from harness import BANK, BENCH, FURROW, LOCAL_CLUSTER, PATIENCE, ProcessTest, terminate
 
 
 class BadInput(ProcessTest):
@@ -90,7 +90,12 @@ class BadInput(ProcessTest):
             secret.write("a" * 64)
         os.chmod(secret.name, 0o600)
         done = self.found("--join", "127.0.0.1:1", "--secret-file", secret.name, "--join-timeout", "300ms")
-        self.refuse(done, "127.0.0.1:1")
+        first, last = done.stderr.strip().split("\n")
+        self.assertIn("no Furrow member answers at 127.0.0.1:1", first)
+        self.assertIn("waiting for it, at most 0.3 s", first)
+        self.assertIn("no Furrow member answers at 127.0.0.1:1", last)
+        self.assertIn("furrow status", last)
+        self.assertEqual(done.returncode, 1)
         self.nothing_left()
 
     def test_join_of_a_directory_without_a_cluster(self):
@@ -166,6 +171,15 @@ class BadInputToARunningCluster(ProcessTest):
         self.refuse(done, "in use by process", "another directory")
         self.still_well()
 
+    def test_too_few_descriptors(self):
+        node = [FURROW, "node", "--id", "2", "--dir", self.directory, "--join", self.place.root,
+                "--socket-dir", self.place.sockets, "--memory", "256M", "--old-versions", "8M"]
+        for command, needed in ((node, 44), ([BANK, "--cluster", self.place.root], 24)):
+            done = subprocess.run(["sh", "-c", 'ulimit -n 20; exec "$0" "$@"', *command], capture_output=True, text=True,
+                                  stdin=subprocess.DEVNULL, timeout=PATIENCE)
+            self.refuse(done, "may have 20 descriptors", "needs %d more" % needed, "ulimit -n")
+        self.still_well()
+
     def test_second_node_in_the_same_directory(self):
         done = self.node("--id", "2", "--join", self.place.root, "--dir", self.place.nodes[1].directory)
         self.refuse(done, "in use by process", "--dir")
@@ -202,6 +216,12 @@ class BadInputToARunningCluster(ProcessTest):
             self.refuse(self.run_furrow("status", "--cluster", self.place.root), "is damaged", "address")
         done = self.run_furrow("status", "--cluster", "127.0.0.1:99999", "--secret-file", self.place.root + "/secret")
         self.refuse(done, "is no address", code=2)
+
+    def test_benchmark_that_cannot_fit(self):
+        done = subprocess.run([BENCH, "tpcc", "--cluster", self.place.root, "--warehouses", "1000"],
+                              capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=PATIENCE)
+        self.refuse(done, "1,000 warehouses need at least 117.2 GB", "furrow node's --memory")
+        self.still_well()
 
     def test_member_whose_memory_holds_no_region(self):
         done = self.node("--id", "2", "--join", self.place.root, "--memory", "40M")

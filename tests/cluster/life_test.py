@@ -1,7 +1,9 @@
 """Clusters of processes: how they start, serve, change and end."""
 
+import json
 import os
 import signal
+import socket
 import subprocess
 import time
 import unittest
@@ -37,6 +39,22 @@ class Life(ProcessTest):
         for node in place.nodes.values():
             self.assertEqual(node.exit_code(), 0, node.text())
         self.nothing_left(place, cluster_id)
+
+    def test_node_that_comes_before_its_founder_says_that_it_waits(self):
+        place = self.cluster()
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            address = "127.0.0.1:%d" % free.getsockname()[1]
+        secret = os.path.join(place.root, "secret")
+        with open(secret, "w") as file:
+            file.write("a" * 64 + "\n")
+        os.chmod(secret, 0o600)
+        # The later --join counts.
+        early = place.start(2, "--join", address, "--secret-file", secret, "--join-timeout", "60s")
+        wait_until(lambda: "waiting for it" in early.text(), "it says so")
+        self.assertIn("no Furrow member answers at " + address, early.text())
+        place.start(1, "--listen", address, "--replicas", "1", join=False).await_ready()
+        early.await_ready()
 
     def test_killed_node_ends_the_cluster_with_its_name(self):
         for victim in (3, 1):
@@ -125,6 +143,27 @@ class Life(ProcessTest):
             self.assertIn("had the total 50000", out)
         members = place.status()["members"]
         self.assertEqual([m["id"] for m in members], [1, 2, 3])  # the compute members have left
+
+    def test_status_shows_work_where_it_is_done(self):
+        place = self.cluster().up()
+        bank = place.bank("--seconds", "300")
+        self.addCleanup(bank.communicate)
+        self.addCleanup(bank.terminate)
+        wait_until(lambda: "transfers" in bank.stdout.readline(), "bank is at work")
+
+        def rates():
+            done = subprocess.run([FURROW, "status", "--cluster", place.root, "--json", "--interval", "200ms"],
+                                  capture_output=True, text=True, timeout=PATIENCE)
+            members = json.loads(done.stdout)["members"]
+            storage = [m for m in members if m["role"] == "storage"]
+            return (sum(m["writes_per_second"] for m in storage),
+                    sum(m["transactions_per_second"] for m in members if m["role"] == "compute"))
+
+        wait_until(lambda: min(rates()) > 0, "transfers are written at storage members and committed by the bank")
+        text = self.run_furrow("status", "--cluster", place.root).stdout
+        self.assertIn("writes/s", text)
+        self.assertNotIn("incarnation", text)
+        self.assertIn("incarnation", self.run_furrow("status", "--cluster", place.root, "--verbose").stdout)
 
     def test_clocks_that_are_off_and_uncertain_keep_the_total(self):
         place = self.cluster().up(founder=("--clock-uncertainty", "20us"), node2=("--clock-offset", "3ms"),

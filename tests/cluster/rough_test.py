@@ -46,6 +46,15 @@ class Signals(ProcessTest):
                 self.assertEqual(json.load(file)["ended_early"], "interrupted")
             self.storage_members_only(place)
 
+    def test_lines_of_the_warm_up_say_so(self):
+        place = self.cluster().up()
+        bench = self.bench(place, "--warmup", "2", "--seconds", "2")
+        out, err = bench.communicate(timeout=PATIENCE)
+        self.assertEqual(bench.returncode, 0, out + err)
+        live = [line for line in out.split("\n") if "transactions/s" in line]
+        self.assertIn("(warm-up, not counted)", live[0])
+        self.assertNotIn("warm-up", live[-1])
+
     def test_second_interrupt_ends_a_benchmark_at_once(self):
         place = self.cluster().up()
         bench = self.bench(place, "--warmup", "0", "--seconds", "300")
@@ -90,6 +99,18 @@ class Signals(ProcessTest):
             out, err = bank.communicate(timeout=PATIENCE)
             self.assertEqual(bank.returncode, 0, out + err)
             self.storage_members_only(place)
+
+    def test_impatience_with_a_node_that_stops(self):
+        place = self.cluster().up(founder=("--lease", "600s"))
+        node = place.nodes[1]
+        place.nodes[2].process.send_signal(signal.SIGSTOP)  # so that node 1 has somebody to wait for
+        self.addCleanup(place.nodes[2].process.kill)
+        for number, says in ((signal.SIGTERM, "stopping"), (signal.SIGINT, "still stopping: it waits"),
+                             (signal.SIGINT, "ended before it had left")):
+            self.assertIsNone(node.process.poll())
+            node.process.send_signal(number)
+            wait_until(lambda: says in node.text(), says)
+        self.assertEqual(node.exit_code(), 1)
 
     def test_application_without_descriptors_fails_alone(self):
         place = self.cluster().up()
