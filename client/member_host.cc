@@ -215,6 +215,7 @@ cluster::MemberReport MemberHostImpl::Report() {
     sum->stats.local_reads += one.local_reads;
     sum->stats.remote_reads += one.remote_reads;
     sum->stats.applied += one.applied;
+    sum->stats.written += one.written;
     co_return absl::OkStatus();
   };
   // A worker that does not answer in time is missing from the sums.
@@ -231,6 +232,7 @@ cluster::MemberReport MemberHostImpl::Report() {
   report.remote_reads = sum->stats.remote_reads;
   report.distributed = sum->stats.distributed;
   report.applied = sum->stats.applied;
+  report.written = sum->stats.written;
   return report;
 }
 

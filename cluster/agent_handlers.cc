@@ -179,6 +179,7 @@ absl::Status Agent::MemberStatus(const pb::MemberStatusRequest&, pb::MemberStatu
   reply->set_remote_reads(report.remote_reads);
   reply->set_distributed(report.distributed);
   reply->set_applied(report.applied);
+  reply->set_written(report.written);
   ClockInterval now;
   if (cluster_clock_.Now(&now)) {
     reply->set_clock_lower(now.lower.value());

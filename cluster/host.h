@@ -37,6 +37,7 @@ struct MemberReport {
   uint64_t remote_reads = 0;
   uint64_t distributed = 0;
   uint64_t applied = 0;
+  uint64_t written = 0;  // transactions, from anywhere, that wrote here as at a primary
 };
 
 // Why the cluster is no more, for this member.

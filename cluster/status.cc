@@ -32,6 +32,7 @@ void Fill(const pb::MemberStatusReply& in, MemberStatus* out) {
   r.remote_reads = in.remote_reads();
   r.distributed = in.distributed();
   r.applied = in.applied();
+  r.written = in.written();
 }
 
 }  // namespace

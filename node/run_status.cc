@@ -28,14 +28,19 @@ struct StatusFlags {
   std::string cluster;
   std::string secret_file;
   bool json = false;
+  bool verbose = false;
   Nanos interval_ns = 500 * kMillisecond;
   Nanos timeout_ns = 5 * kSecond;
 };
 
+// Per second.
 struct Rates {
-  double committed = 0;
+  double committed = 0;  // of transactions that ran on the member
   double aborted = 0;
+  double written = 0;  // transactions that wrote on it as at a primary
 };
+
+std::string Count(uint64_t n, const char* noun) { return absl::StrCat(n, " ", noun, n == 1 ? "" : "s"); }
 
 const char* RoleName(const cluster::Member& m) {
   return m.role == cluster::Role::kCompute ? "compute" : "storage";
@@ -51,7 +56,8 @@ Rates RatesBetween(const MemberStatus& before, const MemberStatus& after) {
   const double seconds = static_cast<double>(after.uptime_ns - before.uptime_ns) / kSecond;
   if (!before.answers || !after.answers || seconds <= 0) return {};
   return {static_cast<double>(after.report.committed - before.report.committed) / seconds,
-          static_cast<double>(Aborted(after.report) - Aborted(before.report)) / seconds};
+          static_cast<double>(Aborted(after.report) - Aborted(before.report)) / seconds,
+          static_cast<double>(after.report.written - before.report.written) / seconds};
 }
 
 std::vector<Rates> AllRates(const ClusterStatus& before, const ClusterStatus& after) {
@@ -87,9 +93,10 @@ std::string JsonMember(const MemberStatus& m, const Rates& rates, bool manager) 
       ", \"huge_page_bytes\": ", r.huge_page_bytes, ", \"committed\": ", r.committed,
       ", \"read_only\": ", r.read_only, ", \"unknown\": ", r.unknown, ", \"aborted\": ", JsonMap(r.aborted),
       ", \"local_reads\": ", r.local_reads, ", \"remote_reads\": ", r.remote_reads,
-      ", \"distributed\": ", r.distributed, ", \"applied\": ", r.applied,
-      absl::StrFormat(", \"transactions_per_second\": %.1f, \"aborts_per_second\": %.1f", rates.committed,
-                      rates.aborted),
+      ", \"distributed\": ", r.distributed, ", \"applied\": ", r.applied, ", \"written\": ", r.written,
+      absl::StrFormat(
+          ", \"transactions_per_second\": %.1f, \"aborts_per_second\": %.1f, \"writes_per_second\": %.1f",
+          rates.committed, rates.aborted, rates.written),
       ", \"clock_width_ns\": ", m.clock_upper.value() - m.clock_lower.value(), ", \"safe_point_age_ns\": ",
       m.clock_lower > m.safe_point && m.safe_point.value() > 0 ? m.clock_lower.value() - m.safe_point.value()
                                                                : 0,
@@ -118,29 +125,39 @@ void PrintJson(const ClusterStatus& status, const std::vector<Rates>& rates) {
   std::printf("%s]}\n", out.c_str());
 }
 
-void PrintText(const ClusterStatus& status, const std::vector<Rates>& rates) {
+// The row of a member, or of the heading, without what only some of them have.
+void PrintStart(const std::string& node, const char* role, const std::string& incarnation,
+                const std::string& address, bool verbose) {
+  std::printf("%-6s %-8s ", node.c_str(), role);
+  if (verbose) std::printf("%-12s ", incarnation.c_str());
+  std::printf("%-21s ", address.c_str());
+}
+
+void PrintText(const ClusterStatus& status, const std::vector<Rates>& rates, bool verbose) {
   const cluster::Configuration& c = status.configuration;
   std::printf("cluster %s, configuration %" PRIu64
-              ", %u replicas, %zu regions of %s, durability replicated\n\n",
-              c.cluster_id.c_str(), c.id.value(), c.replicas, status.regions.size(),
-              client::FormatBytes(c.region_bytes).c_str());
-  std::printf("%-6s %-9s %-12s %-21s %9s %8s  %-22s %10s %10s\n", "node", "role", "incarnation", "address",
-              "primaries", "backups", "memory", "commits/s", "aborts/s");
+              ", %u %s of each region, %s of %s, durability replicated\n\n",
+              c.cluster_id.c_str(), c.id.value(), c.replicas, c.replicas == 1 ? "replica" : "replicas",
+              Count(status.regions.size(), "region").c_str(), client::FormatBytes(c.region_bytes).c_str());
+  PrintStart("node", "role", "incarnation", "address", verbose);
+  std::printf("%9s %8s  %-22s %10s %10s %10s\n", "primaries", "backups", "memory", "commits/s", "aborts/s",
+              "writes/s");
   for (size_t i = 0; i < status.members.size(); ++i) {
     const MemberStatus& m = status.members[i];
-    const std::string node = absl::StrCat(m.member.id.value(), m.member.id == c.manager ? " *" : "");
+    PrintStart(absl::StrCat(m.member.id.value(), m.member.id == c.manager ? " *" : ""), RoleName(m.member),
+               absl::StrCat(m.member.incarnation.value()), m.member.control_address, verbose);
     if (!m.answers) {
-      std::printf("%-6s %-9s %-12" PRIu64 " %-21s does not answer\n", node.c_str(), RoleName(m.member),
-                  m.member.incarnation.value(), m.member.control_address.c_str());
+      std::printf("does not answer\n");
       continue;
     }
     const std::string memory = absl::StrCat(client::FormatBytes(m.report.memory_used), " of ",
                                             client::FormatBytes(m.report.memory_limit));
-    std::printf("%-6s %-9s %-12" PRIu64 " %-21s %9u %8u  %-22s %10.0f %10.0f\n", node.c_str(),
-                RoleName(m.member), m.member.incarnation.value(), m.member.control_address.c_str(),
-                m.primaries, m.backups, memory.c_str(), rates[i].committed, rates[i].aborted);
+    std::printf("%9u %8u  %-22s %10.0f %10.0f %10.0f\n", m.primaries, m.backups, memory.c_str(),
+                rates[i].committed, rates[i].aborted, rates[i].written);
   }
-  std::printf("\n* configuration manager\n");
+  std::printf(
+      "\n* configuration manager; commits and aborts: of transactions that ran on the node; writes: "
+      "transactions\n  from anywhere that wrote rows whose primary it is\n");
 }
 
 absl::Status Run(const std::vector<std::string>& arguments) {
@@ -149,7 +166,8 @@ absl::Status Run(const std::vector<std::string>& arguments) {
   flags.Text("cluster", "WHERE", &f.cluster, "the cluster's directory, or host:port of a member");
   flags.Text("secret-file", "FILE", &f.secret_file,
              "the cluster's secret (default \"secret\" in its directory)");
-  flags.Switch("json", &f.json, "for programs");
+  flags.Switch("json", &f.json, "for programs, with everything");
+  flags.Switch("verbose", &f.verbose, "the members' incarnations too");
   flags.Duration("interval", &f.interval_ns, "over which rates are measured (default 500ms; 0s: none)");
   flags.Duration("timeout", &f.timeout_ns, "for the cluster's answer (default 5s)");
   FURROW_RETURN_IF_ERROR(flags.Parse(arguments));
@@ -167,7 +185,7 @@ absl::Status Run(const std::vector<std::string>& arguments) {
     FURROW_ASSIGN_OR_RETURN(after, FetchStatus(client, secret, at.address, f.timeout_ns));
   }
   const std::vector<Rates> rates = AllRates(before, after);
-  f.json ? PrintJson(after, rates) : PrintText(after, rates);
+  f.json ? PrintJson(after, rates) : PrintText(after, rates, f.verbose);
   return absl::OkStatus();
 }
 

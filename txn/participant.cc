@@ -179,6 +179,7 @@ void Participant::OnCommitPrimary(Sender& sender, const LogView& record) {
   }
   pending.timestamp = record.timestamp();
   InstallAll(*lock, pending.timestamp, record.id());
+  ++worker_.mutable_stats().written;
   pending.state = State::kInstalled;
   Keep(sender, pending);
   sender.outcomes.SetCommitted(record.header().local);

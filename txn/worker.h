@@ -38,6 +38,7 @@ struct WorkerStats {
   uint64_t local_reads = 0;
   uint64_t remote_reads = 0;
   uint64_t applied = 0;  // objects applied as a backup
+  uint64_t written = 0;  // transactions, from anywhere, whose writes were installed here, at a primary
 };
 
 class Coordinator;
