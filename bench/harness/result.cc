@@ -14,6 +14,10 @@
 namespace furrow::bench {
 namespace {
 
+std::string CountOf(uint64_t count, absl::string_view noun) {
+  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
+}
+
 double Share(uint64_t part, uint64_t whole) {
   return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
@@ -146,8 +150,9 @@ std::string Report::Table() const {
   if (!headline_name.empty()) {
     absl::StrAppendFormat(&out, "%s: %s\n", headline_name, WithCommas(static_cast<uint64_t>(headline())));
   }
-  absl::StrAppendFormat(&out, "%.1f s, %d nodes, %d replicas, %d workers per process, %s, huge pages %s\n",
-                        seconds(), nodes, replicas, workers, durability, huge_pages ? "on" : "off");
+  absl::StrAppendFormat(&out, "%.1f s, %s, %s, %s per process, %s per worker, %s, huge pages %s\n", seconds(),
+                        CountOf(nodes, "node"), CountOf(replicas, "replica"), CountOf(workers, "worker"),
+                        CountOf(terminals, "terminal"), durability, huge_pages ? "on" : "off");
   absl::StrAppendFormat(
       &out, "CPU of the benchmark's processes per transaction: %.1f us\n",
       committed == 0 ? 0.0 : Micros(static_cast<Nanos>(measured.cpu_ns)) / static_cast<double>(committed));

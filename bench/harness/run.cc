@@ -191,8 +191,9 @@ class Run {
     return Check("load");
   }
 
-  // Shows what the processes report until `until`, or until the run ends early. False: it did.
-  absl::Status ShowLive(Nanos start, Nanos until) {
+  // Shows what the processes report until `until`, or until the run ends early; `note` at the end of each
+  // line.
+  absl::Status ShowLive(Nanos start, Nanos until, std::string_view note) {
     while (!ended_ && !Interrupted()) {
       const Nanos now = clock_.Now();
       if (now >= until) break;
@@ -201,7 +202,8 @@ class Run {
       // One line when each process has told of its last second.
       if (live_count_ < fleet_.size()) continue;
       const std::string_view words = report_->headline_type == "new_order" ? "new orders" : "";
-      console_.Show(LiveLine(clock_.Now() - start, 1.0, live_, report_->headline_type, words), kSecond / 2);
+      const std::string line = LiveLine(clock_.Now() - start, 1.0, live_, report_->headline_type, words);
+      console_.Show(absl::StrCat(line, Sv(note)), kSecond / 2);
       live_ = {};
       live_count_ = 0;
     }
@@ -213,11 +215,12 @@ class Run {
     FURROW_RETURN_IF_ERROR(Ask("start"));
     const Nanos start = clock_.Now();
     if (flags_.warmup > 0) {
-      FURROW_RETURN_IF_ERROR(ShowLive(start, start + static_cast<Nanos>(flags_.warmup) * kSecond));
+      FURROW_RETURN_IF_ERROR(
+          ShowLive(start, start + static_cast<Nanos>(flags_.warmup) * kSecond, "  (warm-up, not counted)"));
     }
     if (!ended_ && !Interrupted()) FURROW_RETURN_IF_ERROR(Ask("measure"));
     const Nanos measured = clock_.Now();
-    FURROW_RETURN_IF_ERROR(ShowLive(start, measured + static_cast<Nanos>(flags_.seconds) * kSecond));
+    FURROW_RETURN_IF_ERROR(ShowLive(start, measured + static_cast<Nanos>(flags_.seconds) * kSecond, ""));
     FURROW_RETURN_IF_ERROR(Ask("stop"));
     FURROW_RETURN_IF_ERROR(garbled_);
     if (Interrupted() && report_->measured.ended_early.empty()) report_->measured.ended_early = "interrupted";

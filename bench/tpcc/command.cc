@@ -21,9 +21,15 @@
 #include "bench/harness/member_host.h"
 #include "bench/harness/run.h"
 #include "bench/tpcc/workload.h"
+#include "client/cluster_files.h"
+#include "client/member.h"
+#include "cluster/secret.h"
+#include "cluster/status.h"
 
 namespace furrow::bench::tpcc {
 namespace {
+
+constexpr Nanos kStatusTimeoutNs = 5 * kSecond;
 
 struct TpccFlags {
   CommonFlags common;
@@ -58,6 +64,38 @@ int Complain(const TpccFlags& flags, const absl::Status& status, int code) {
       client::WithOptionNames(std::string(status.message()), flags.common.option_names());
   std::fprintf(stderr, "furrow-bench tpcc: %s\n", text.c_str());
   return code;
+}
+
+// ResourceExhausted: the data will not fit, which is better known before hours of loading than after.
+absl::Status CheckRoom(const TpccFlags& flags) {
+  const CommonFlags& common = flags.common;
+  if (common.no_load) return absl::OkStatus();
+  uint64_t nodes = common.nodes;
+  uint64_t replicas = common.replicas;
+  uint64_t room = common.nodes * (common.memory_mb << 20);
+  if (!common.symmetric) {
+    FURROW_ASSIGN_OR_RETURN(const client::ClusterAddress at, client::FindCluster(common.cluster, ""));
+    FURROW_ASSIGN_OR_RETURN(const std::string secret, cluster::ReadSecret(at.secret_file));
+    cluster::ControlClient client(secret);
+    FURROW_ASSIGN_OR_RETURN(const cluster::ClusterStatus status,
+                            FetchStatus(client, secret, at.address, kStatusTimeoutNs));
+    nodes = room = 0;
+    replicas = status.configuration.replicas;
+    for (const cluster::MemberStatus& m : status.members) {
+      if (m.member.role != cluster::Role::kStorage || !m.answers) continue;
+      ++nodes;
+      // What --reload replaces gives its memory back.
+      room += m.report.memory_limit - (common.reload ? 0 : m.report.memory_used);
+    }
+  }
+  const uint64_t warehouse = kWarehouseBytes * flags.scale / 100 * replicas;
+  if (flags.warehouses * warehouse <= room) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      WithCommas(flags.warehouses), " warehouses need at least ",
+      client::FormatBytes(flags.warehouses * warehouse), " in all, with ", replicas,
+      " copies of everything, and the ", nodes, " nodes have ", client::FormatBytes(room), " of memory",
+      common.symmetric || common.reload ? "" : " left", ": that is enough for about ", room / warehouse,
+      " --warehouses; or give the nodes more MemberOptions::memory_bytes"));
 }
 
 int RunAgent(const TpccFlags& flags) {
@@ -136,6 +174,7 @@ int RunParent(TpccFlags& flags, std::span<const std::string_view> arguments) {
     }
     mine.insert(mine.end(), {"--dir", common.dir, "--memory", absl::StrCat(common.memory_mb)});
   }
+  if (const absl::Status room = CheckRoom(flags); !room.ok()) return Complain(flags, room, 1);
   CatchInterrupts();
   Console console(stdout, ::isatty(STDOUT_FILENO) == 1, MonotonicClock());
   Report report;
@@ -143,8 +182,9 @@ int RunParent(TpccFlags& flags, std::span<const std::string_view> arguments) {
   report.mode = common.symmetric ? "symmetric" : "cluster";
   report.workers = common.workers;
   const uint64_t workers = common.processes() * common.workers;
-  report.terminals =
-      common.terminals != 0 ? common.terminals : TerminalsOf((flags.warehouses + workers - 1) / workers);
+  report.terminals = common.terminals != 0
+                         ? common.terminals
+                         : TerminalsOf((flags.warehouses + workers - 1) / workers, common.symmetric);
   report.rate = common.rate;
   report.headline_type = "new_order";
   report.headline_name = "new_orders_per_second";

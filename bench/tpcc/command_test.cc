@@ -54,6 +54,7 @@ TEST_F(CommandTest, SymmetricRunPassesItsChecksAndLeavesNothing) {
   ASSERT_EQ(Run(std::string("tpcc ") + kSmall + " --seconds 1 --check --json " + json), 0) << output_;
   EXPECT_THAT(output_, HasSubstr("consistency: 50 of 50 checks pass"));
   EXPECT_THAT(output_, HasSubstr("new_orders_per_second: "));
+  EXPECT_THAT(output_, HasSubstr("3 nodes, 3 replicas, 1 worker per process, 2 terminals per worker"));
   const std::string text = ReadFile(json);
   EXPECT_THAT(text, HasSubstr("\"condition_11\": \"pass\""));
   EXPECT_THAT(text, HasSubstr("\"replicas\": \"pass\""));
@@ -76,6 +77,13 @@ TEST_F(CommandTest, TooLittleMemoryIsOneSentence) {
   EXPECT_THAT(output_, HasSubstr("RESOURCE_EXHAUSTED"));
   EXPECT_THAT(output_, HasSubstr("--memory"));
   EXPECT_TRUE(std::filesystem::is_empty(directory_));
+}
+
+TEST_F(CommandTest, DataThatCannotFitIsRefusedBeforeTheLoad) {
+  EXPECT_EQ(Run("tpcc --symmetric --warehouses 65535 --memory 400 --seconds 1"), 1) << output_;
+  EXPECT_THAT(output_, HasSubstr("65,535 warehouses need at least 22.5 TB in all, with 3 copies"));
+  EXPECT_THAT(output_, HasSubstr("enough for about 3 --warehouses"));
+  EXPECT_THAT(output_, Not(HasSubstr("starting")));
 }
 
 TEST_F(CommandTest, WrongFlagsAreOneSentenceThatSaysWhatToDo) {

@@ -92,7 +92,7 @@ std::vector<std::unique_ptr<Terminal>> TpccWorkload::MakeTerminals(txn::Worker& 
   const std::vector<uint32_t> warehouses = Share(worker, place);
   std::vector<std::unique_ptr<Terminal>> terminals;
   if (warehouses.empty()) return terminals;
-  if (count == 0) count = TerminalsOf(warehouses.size());
+  if (count == 0) count = TerminalsOf(warehouses.size(), co_located_);
   std::vector<DeliveryQueue*> deliveries;
   for (size_t i = 0; i < std::min(warehouses.size(), count); ++i) {
     auto executor = std::make_unique<DeliveryTerminal>(*tables_, worker.loop());

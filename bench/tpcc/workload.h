@@ -16,9 +16,15 @@
 namespace furrow::bench::tpcc {
 
 // Transactions in flight on a worker, unless the user says otherwise: one per warehouse that it serves, since
-// two in the same warehouse conflict often, and at least two, so that one runs while the other waits for a
-// node.
-constexpr size_t TerminalsOf(size_t warehouses) { return std::clamp<size_t>(warehouses, 2, 8); }
+// two in the same warehouse conflict often. Where the warehouses lie in the worker's own process at least
+// two, so that one runs while the other waits for its backups; where every read and lock crosses to another
+// process, two in one warehouse abort each other in half of their attempts.
+constexpr size_t TerminalsOf(size_t warehouses, bool co_located) {
+  return std::clamp<size_t>(warehouses, co_located ? 2 : 1, 8);
+}
+
+// What a warehouse takes of the memory of each of its replicas after the load, at full scale.
+inline constexpr uint64_t kWarehouseBytes = uint64_t{120} << 20;
 
 // Where a benchmark's data comes from.
 enum class Data : uint8_t {
