@@ -32,10 +32,10 @@ uint32_t HashIndex::BucketsFor(uint64_t rows) {
   return static_cast<uint32_t>(std::clamp<uint64_t>(rows / kMeanBucketEntries + 1, 1, 1u << 30));
 }
 
-absl::StatusOr<const Bucket*> HashIndex::Check(const txn::ReadResult& read, uint64_t hash) const {
+absl::StatusOr<const Bucket*> HashIndex::CheckNumber(const txn::ReadResult& read, uint32_t number) const {
   if (read.ok()) [[likely]] {
     const auto* bucket = reinterpret_cast<const Bucket*>(read->data());
-    if (bucket->index == id_ && bucket->number == BucketNumber(hash)) [[likely]] {
+    if (bucket->index == id_ && bucket->number == number) [[likely]] {
       return bucket;
     }
   } else if (!IsMissing(read.status())) {
@@ -82,6 +82,20 @@ Task<absl::StatusOr<Row>> HashIndex::FindSlow(txn::Transaction& tx, uint64_t has
     at = Address::FromBits(bucket->next);
   }
   co_return NotFound();
+}
+
+Task<absl::Status> HashIndex::ReadChain(txn::Transaction& tx, uint32_t number,
+                                        std::vector<RowPointer>* rows) const {
+  for (Address at = BucketAt(number); !at.is_null();) {
+    FURROW_CO_ASSIGN_OR_RETURN(const Bucket* bucket,
+                               CheckNumber(co_await tx.Read(at, sizeof(Bucket)), number));
+    if (bucket == nullptr) co_return co_await WhyNoBucket(life_, tx, id_, number, at);
+    for (const uint64_t entry : bucket->entries) {
+      if (entry != 0) rows->push_back(RowPointer::FromBits(entry));
+    }
+    at = Address::FromBits(bucket->next);
+  }
+  co_return absl::OkStatus();
 }
 
 int HashIndex::TryCandidates(txn::Transaction& tx, uint64_t hash, RowPointer* out, int max) const {

@@ -115,6 +115,11 @@ class HashIndex {
   // hand.
   int TryCandidates(txn::Transaction& tx, uint64_t hash, RowPointer* out, int max) const;
 
+  uint32_t buckets() const { return directory_.size(); }
+  Address BucketAt(uint32_t number) const { return directory_.at(number); }
+  // Adds the entries of a bucket and its chain.
+  Task<absl::Status> ReadChain(txn::Transaction& tx, uint32_t number, std::vector<RowPointer>* rows) const;
+
   // AlreadyExists, without text: a row matches.
   Task<absl::Status> Insert(txn::Transaction& tx, uint64_t hash, RowMatcher match, RowPointer row) const;
   // Of an entry that this transaction has seen. An overflow bucket that becomes empty is freed.
@@ -136,7 +141,10 @@ class HashIndex {
 
  private:
   // Null: it is not there, and NoBucket() says why.
-  absl::StatusOr<const Bucket*> Check(const txn::ReadResult& read, uint64_t hash) const;
+  absl::StatusOr<const Bucket*> Check(const txn::ReadResult& read, uint64_t hash) const {
+    return CheckNumber(read, BucketNumber(hash));
+  }
+  absl::StatusOr<const Bucket*> CheckNumber(const txn::ReadResult& read, uint32_t number) const;
   Task<absl::Status> NoBucket(txn::Transaction& tx, uint64_t hash, Address address) const {
     return WhyNoBucket(life_, tx, id_, BucketNumber(hash), address);
   }

@@ -17,10 +17,10 @@ absl::Status NotReadHere() {
 
 }  // namespace
 
-absl::StatusOr<const std::byte*> InlineHash::Check(const txn::ReadResult& read, uint64_t hash) const {
+absl::StatusOr<const std::byte*> InlineHash::CheckNumber(const txn::ReadResult& read, uint32_t number) const {
   if (read.ok()) [[likely]] {
     const InlineBucketHeader header = InlineBucket(read->data(), geometry_).header();
-    if (header.index == id_ && header.number == directory_.NumberOf(hash)) [[likely]] {
+    if (header.index == id_ && header.number == number) [[likely]] {
       return read->data();
     }
   } else if (!IsMissing(read.status())) {
@@ -87,6 +87,23 @@ Task<absl::StatusOr<Row>> InlineHash::FindSlow(txn::Transaction& tx, uint64_t ha
     at = Address::FromBits(bucket.header().next);
   }
   co_return NotFound();
+}
+
+Task<absl::Status> InlineHash::ReadChain(txn::Transaction& tx, uint32_t number,
+                                         std::vector<Row>* rows) const {
+  for (Address at = BucketAt(number); !at.is_null();) {
+    FURROW_CO_ASSIGN_OR_RETURN(const std::byte* found,
+                               CheckNumber(co_await tx.Read(at, read_bytes()), number));
+    if (found == nullptr) co_return co_await WhyNoBucket(life_, tx, id_, number, at);
+    const InlineBucket bucket(found, geometry_);
+    for (uint32_t slot = 0; slot < geometry_.slots; ++slot) {
+      if (!bucket.used(slot)) continue;
+      FURROW_CO_ASSIGN_OR_RETURN(const Row row, RowAt(tx, bucket, slot, at));
+      rows->push_back(row);
+    }
+    at = Address::FromBits(bucket.header().next);
+  }
+  co_return absl::OkStatus();
 }
 
 absl::StatusOr<Row> InlineHash::Put(txn::Transaction& tx, Address at, std::span<std::byte> payload,

@@ -18,6 +18,7 @@
 #include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -47,6 +48,11 @@ class InlineHash {
   bool TryFind(txn::Transaction& tx, uint64_t hash, std::string_view key, absl::StatusOr<Row>* result) const;
   Task<absl::StatusOr<Row>> FindSlow(txn::Transaction& tx, uint64_t hash, std::string_view key) const;
 
+  uint32_t buckets() const { return directory_.size(); }
+  Address BucketAt(uint32_t number) const { return directory_.at(number); }
+  // Adds the rows of a bucket and its chain.
+  Task<absl::Status> ReadChain(txn::Transaction& tx, uint32_t number, std::vector<Row>* rows) const;
+
   // AlreadyExists, without text: the key is taken.
   Task<absl::StatusOr<Row>> Insert(txn::Transaction& tx, uint64_t hash, std::string_view key,
                                    std::string_view value) const;
@@ -63,7 +69,10 @@ class InlineHash {
     uint32_t slot = 0;
   };
   // The bucket's payload; null: it is not there, and NoBucket() says why.
-  absl::StatusOr<const std::byte*> Check(const txn::ReadResult& read, uint64_t hash) const;
+  absl::StatusOr<const std::byte*> Check(const txn::ReadResult& read, uint64_t hash) const {
+    return CheckNumber(read, directory_.NumberOf(hash));
+  }
+  absl::StatusOr<const std::byte*> CheckNumber(const txn::ReadResult& read, uint32_t number) const;
   Task<absl::Status> NoBucket(txn::Transaction& tx, uint64_t hash, Address at) const {
     return WhyNoBucket(life_, tx, id_, directory_.NumberOf(hash), at);
   }

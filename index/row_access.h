@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
+#include "base/task.h"
 #include "index/row.h"
 #include "txn/transaction.h"
 
@@ -41,6 +42,15 @@ inline bool TryReadRow(txn::Transaction& tx, uint32_t table, RowPointer pointer,
   *result = RowFrom(read.await_resume(), table, pointer);
   return true;
 }
+
+// Rows that are read together.
+inline constexpr int kRowBatch = 16;
+// Reads at most kRowBatch rows side by side; their results are in the transaction then.
+Task<absl::Status> Bring(txn::Transaction& tx, const RowPointer* rows, int count);
+
+// Lets the others of the worker run, in the middle of a long scan that never has to wait. DeadlineExceeded,
+// and `tx` is doomed: its time is over.
+Task<absl::Status> NextTurn(txn::Transaction& tx);
 
 }  // namespace furrow::index
 

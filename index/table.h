@@ -71,6 +71,13 @@ struct ScanSpec {
   int partition = -1;
 };
 
+// Where an unordered scan has come to; {}: its beginning. Good for one table, as long as that is there.
+struct ScanPosition {
+  uint32_t partition = 0;
+  uint32_t bucket = 0;
+  bool done = false;  // there are no more rows
+};
+
 class Table {
  public:
   // Called with each row in order; false ends the scan.
@@ -144,11 +151,19 @@ class Table {
   // Starts bringing what a later Get(key) touches first into the cache; a hint.
   void PrefetchIndex(txn::Transaction& tx, std::string_view key) const;
 
-  // Rows of the range in key order (of the primary B-tree or of a secondary one; FailedPrecondition on a hash
-  // index), until the limit or until `each` returns false. `each` may write rows that it was shown; whether
-  // the scan sees rows inserted or deleted meanwhile is not specified.
+  // Rows of the range in key order, of the primary B-tree or of a secondary one, until the limit or until
+  // `each` returns false. Of a hash table all rows, in no order; FailedPrecondition: a part of them was asked
+  // for. `each` may write rows that it was shown; whether the scan sees rows inserted or deleted meanwhile is
+  // not specified. Like all that is read, the rows take memory until the transaction ends: see
+  // ScanUnordered(), and ScanSpec::limit, for tables that are large.
   Task<absl::Status> Scan(txn::Transaction& tx, ScanSpec spec, RowCallback each) const;
   // The same into `rows`, at most rows.size(); how many there were.
+  // Some rows of a hash table, in no order: bucket after bucket from `from` on, until there were `rows` or
+  // `each` returns false. The position behind the last bucket, for the next call: of this transaction, whose
+  // snapshot all see then, or of another one, so that memory stays bounded. A row that stays in the table is
+  // shown once. FailedPrecondition: it is no hash table.
+  Task<absl::StatusOr<ScanPosition>> ScanUnordered(txn::Transaction& tx, ScanPosition from, uint64_t rows,
+                                                   RowCallback each) const;
   Task<absl::StatusOr<size_t>> ScanInto(txn::Transaction& tx, ScanSpec spec, std::span<Row> rows) const;
 
   // --- writes: buffered in the transaction ---
@@ -213,6 +228,12 @@ class Table {
   Task<absl::Status> MoveSecondaries(txn::Transaction& tx, Row row, std::string_view value,
                                      RowPointer to) const;
 
+  // ScanUnordered() up to partition `end`.
+  Task<absl::StatusOr<ScanPosition>> ScanBuckets(txn::Transaction& tx, ScanPosition from, uint32_t end,
+                                                 uint64_t wanted, RowCallback each) const;
+  Task<absl::Status> ReadBucket(txn::Transaction& tx, ScanPosition at, std::vector<Row>* rows) const;
+  Task<absl::Status> ScanHash(txn::Transaction& tx, const Index& index, ScanSpec scan,
+                              RowCallback each) const;
   // The only partition that the range touches; -1: it may touch several.
   int PartitionOf(const Index& index, const ScanSpec& scan) const;
   Task<absl::Status> ScanOne(txn::Transaction& tx, const Btree& tree, ScanSpec scan, RowCallback each) const;

@@ -89,7 +89,7 @@ void Table::Cursor::Take(const NodeView& leaf) {
 
 Task<absl::Status> Table::Cursor::Load(uint64_t wanted) {
   while (remaining() == 0 && !last_leaf_) {
-    if (++leaves_ % kLeavesPerTurn == 0) co_await tx_.worker().loop().Yield();
+    if (++leaves_ % kLeavesPerTurn == 0) FURROW_CO_RETURN_IF_ERROR(co_await NextTurn(tx_));
     FURROW_CO_ASSIGN_OR_RETURN(const Leaf leaf, co_await tree_.FindLeaf(tx_, target_));
     NodeView node = leaf.node;
     const txn::Access* access = tx_.FindAccess(leaf.address);
@@ -116,22 +116,6 @@ int Table::Cursor::Coming(RowPointer* out, int max) const {
   return count;
 }
 
-namespace {
-
-// Rows that are read together.
-constexpr int kRowBatch = 16;
-
-// Reads the rows side by side; their results are in the transaction then.
-Task<absl::Status> Bring(txn::Transaction& tx, const RowPointer* rows, int count) {
-  txn::ReadSpec specs[kRowBatch];
-  txn::ReadResult results[kRowBatch];
-  for (int i = 0; i < count; ++i) specs[i] = {rows[i].address(), RowReadBytes(tx, rows[i])};
-  const auto size = static_cast<size_t>(count);
-  co_return co_await tx.ReadMany(std::span(specs, size), std::span(results, size));
-}
-
-}  // namespace
-
 int Table::PartitionOf(const Index& index, const ScanSpec& scan) const {
   if (index.spread == Spread::kSingle) return 0;
   if (scan.partition >= 0) return scan.partition;
@@ -145,15 +129,12 @@ int Table::PartitionOf(const Index& index, const ScanSpec& scan) const {
 
 Task<absl::Status> Table::Scan(txn::Transaction& tx, ScanSpec scan, RowCallback each) const {
   const Index& index = IndexAt(scan.index);
-  if (index.kind != IndexKind::kBtree) {
-    co_return absl::FailedPreconditionError(absl::StrCat(
-        "table \"", spec().name, "\": a hash index has no order to scan in; scan a B-tree index"));
-  }
   if (scan.partition >= static_cast<int>(spec().partitions)) {
     co_return absl::InvalidArgumentError(
         absl::StrCat("table \"", spec().name, "\" has no partition ", scan.partition));
   }
   if (scan.limit == 0) co_return absl::OkStatus();
+  if (index.kind == IndexKind::kHash) co_return co_await ScanHash(tx, index, scan, each);
   const int partition = PartitionOf(index, scan);
   if (partition >= 0) co_return co_await ScanOne(tx, index.trees[static_cast<size_t>(partition)], scan, each);
   co_return co_await ScanMerged(tx, index, scan, each);

@@ -65,6 +65,7 @@ class Transaction {
   // Unavailable: no clock, or the lease is lost.
   Task<absl::Status> Begin();
   Timestamp read_timestamp() const { return read_ts_; }
+  Nanos deadline() const { return deadline_; }  // on the loop's clock, once it has begun
 
   // --- reads ---
   struct ReadAwaiter {

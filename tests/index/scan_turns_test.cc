@@ -51,5 +51,29 @@ TEST(ScanTurns, ALongScanOfLocalRowsGivesTurnsAway) {
   EXPECT_GE(turns_while_scanning, 2);
 }
 
+// Reads of local rows never wait, and would go on for ever after the deadline.
+TEST(ScanTurns, ALongScanOfLocalRowsEndsAtItsDeadline) {
+  IndexCluster cluster(/*seed=*/1);
+  for (const IndexKind kind : {IndexKind::kBtree, IndexKind::kHash}) {
+    const std::string name = kind == IndexKind::kBtree ? "tree" : "hash";
+    auto table = cluster.Create(0, {.name = name, .primary = kind, .max_key_bytes = 16});
+    ASSERT_NE(table, nullptr);
+    cluster.RunOn(
+        0, [&](txn::Worker& worker) -> Task<void> { IndexCluster::Check(co_await Fill(worker, *table)); });
+    int rows = 0;
+    cluster.RunOn(0, [&](txn::Worker& worker) -> Task<void> {
+      const txn::CommitResult result = co_await worker.Run(
+          [&](txn::Transaction& tx) -> Task<absl::Status> {
+            co_await tx.worker().loop().SleepUntil(tx.deadline() + 1);
+            co_return co_await table->Scan(tx, {}, [&](const Row&) { return ++rows > 0; });
+          },
+          {.transaction = {.read_only = true}});
+      EXPECT_EQ(result.status.code(), absl::StatusCode::kDeadlineExceeded) << result.status;
+    });
+    EXPECT_GT(rows, 0);
+    EXPECT_LT(rows, kRows);
+  }
+}
+
 }  // namespace
 }  // namespace furrow::index
