@@ -245,9 +245,16 @@ absl::Status Database::DropTable(std::string name, Nanos deadline_ns) {
 
 absl::StatusOr<TablePointer> Database::OpenOrCreateTable(TableSpec spec) {
   absl::StatusOr<TablePointer> table = OpenTable(spec.name);
-  if (!absl::IsNotFound(table.status())) return table;
-  table = CreateTable(spec);
-  return absl::IsAlreadyExists(table.status()) ? OpenTable(spec.name) : table;
+  if (absl::IsNotFound(table.status())) {
+    table = CreateTable(spec);
+    if (absl::IsAlreadyExists(table.status())) table = OpenTable(spec.name);
+  }
+  if (!table.ok()) return table;
+  const std::string difference = index::Difference((*table)->spec(), spec);
+  if (difference.empty()) return table;
+  return absl::FailedPreconditionError(
+      absl::StrCat("table \"", spec.name, "\" is there and has another form: its ", difference,
+                   "; open it with OpenTable(), or give the one that is wanted another name"));
 }
 
 absl::StatusOr<std::vector<std::string>> Database::ListTables(Nanos deadline_ns) {

@@ -100,7 +100,8 @@ class Database {
   static constexpr Nanos kDeadlineNs = 10 * kSecond;
   static constexpr Nanos kCreateDeadlineNs = 60 * kSecond;  // it fills the buckets of hash indexes
 
-  // Joins (or founds) the cluster. Unavailable or DeadlineExceeded: nobody answers within join_timeout_ns;
+  // Joins (or founds) the cluster. Unavailable: nobody listens at its address (wait_for_cluster);
+  // DeadlineExceeded: who does has not answered within join_timeout_ns;
   // FailedPrecondition: another version, or the cluster refuses; PermissionDenied: another cluster's secret;
   // NotFound, InvalidArgument: the options. Each names the cluster and says what to do, and nothing is left
   // behind.
@@ -123,6 +124,7 @@ class Database {
   absl::StatusOr<TablePointer> OpenTable(std::string name, Nanos deadline_ns = kDeadlineNs);
   absl::StatusOr<TablePointer> CreateTable(TableSpec spec, Nanos deadline_ns = kCreateDeadlineNs);
   // Opens the table, or creates it if it is not there; also when several members do so at once.
+  // FailedPrecondition: the table that is there has another spec; the message says what differs.
   absl::StatusOr<TablePointer> OpenOrCreateTable(TableSpec spec);
   // Frees the table's rows and indexes, and its name. See index/catalog.h. NotFound. With an error after the
   // table has gone from ListTables(), the rest of its memory is freed by a later CreateTable() or

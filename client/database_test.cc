@@ -119,6 +119,55 @@ TEST_F(DatabaseTest, DroppedTablesGiveTheirMemoryBack) {
   std::string found;
   absl::Status read = db->Read([&](Transaction& tx) { return Find(tx, *old, "7", &found); });
   EXPECT_TRUE(absl::IsFailedPrecondition(read)) << read;
+  EXPECT_EQ(read.message(),
+            "table \"numbers\" was dropped: open it again, if there is a new one of its name");
+}
+
+TEST_F(DatabaseTest, OpeningATableThatHasAnotherFormSaysWhatDiffers) {
+  auto db = Open(Founder());
+  TableSpec spec = Numbers();
+  ASSERT_TRUE(db->OpenOrCreateTable(spec).ok());
+  ASSERT_TRUE(db->OpenOrCreateTable(spec).ok());
+  spec.max_key_bytes = 32;
+  const absl::Status other = db->OpenOrCreateTable(spec).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(other)) << other;
+  EXPECT_THAT(std::string(other.message()), HasSubstr("\"numbers\" is there and has another form"));
+  EXPECT_THAT(std::string(other.message()), HasSubstr("max_key_bytes is 16, not 32"));
+}
+
+TEST_F(DatabaseTest, AResultTellsHowOftenTheBodyRan) {
+  auto db = Open(Founder());
+  auto table = db->CreateTable(Numbers());
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_EQ(db->Run([&](Transaction& tx) { return Put(tx, **table, "one", "1"); }).attempts, 1u);
+  int times = 0;
+  CommitResult result = db->Run([&](Transaction&) -> Task<absl::Status> {
+    co_return ++times < 3 ? absl::AbortedError("again") : absl::OkStatus();
+  });
+  EXPECT_TRUE(result.committed()) << result.status;
+  EXPECT_EQ(result.attempts, 3u);
+  EXPECT_EQ(CommitResult().attempts, 0u);
+}
+
+TEST_F(DatabaseTest, WritesOfASnapshotAreRefusedInTheWordsOfTheApi) {
+  auto db = Open(Founder());
+  auto table = db->CreateTable(Numbers());
+  ASSERT_TRUE(table.ok()) << table.status();
+  const absl::Status refused = db->Read([&](Transaction& tx) { return Put(tx, **table, "one", "1"); });
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("a read-only transaction cannot insert or write"));
+}
+
+TEST_F(DatabaseTest, KeysThatAreTooLongAreRefusedToWritersAndNotFoundByReaders) {
+  auto db = Open(Founder());
+  auto table = db->CreateTable(Numbers());
+  ASSERT_TRUE(table.ok()) << table.status();
+  const std::string key(17, 'k');
+  const absl::Status put = db->Run([&](Transaction& tx) { return Put(tx, **table, key, "1"); }).status;
+  EXPECT_TRUE(absl::IsInvalidArgument(put)) << put;
+  EXPECT_THAT(std::string(put.message()), HasSubstr("a key has 17 bytes, the longest may have 16"));
+  std::string value;
+  EXPECT_TRUE(absl::IsNotFound(db->Read([&](Transaction& tx) { return Find(tx, **table, key, &value); })));
 }
 
 TEST_F(DatabaseTest, HostedRowsAreSeenByAComputeMemberOfTheSameProcess) {

@@ -171,6 +171,38 @@ TEST(Spec, SaysWhichFieldIsWrong) {
   EXPECT_FALSE(Validate(spec).ok());
 }
 
+TEST(Spec, SaysHowATableThatIsThereDiffersFromTheOneThatIsWanted) {
+  const TableSpec have = Spec();
+  EXPECT_EQ(Difference(have, have), "");
+  TableSpec sized = have;
+  sized.expected_rows_per_partition = 1;
+  EXPECT_EQ(Difference(have, sized), "");
+  TableSpec other = have;
+  other.primary = IndexKind::kBtree;
+  other.max_key_bytes = 16;
+  other.max_value_bytes = 100;
+  other.placement_group.clear();
+  EXPECT_EQ(Difference(have, other),
+            "primary is kHash, not kBtree, max_key_bytes is 12, not 16, max_value_bytes is kAnyValueBytes, not "
+            "100, placement_group is \"warehouse\", not \"\"");
+  other = have;
+  other.secondaries[0].parts[1].length = 6;
+  other.secondaries[1].unique = false;
+  EXPECT_EQ(Difference(have, other),
+            "secondaries[0].parts is key[0, 8)+value[2, 7), not key[0, 8)+value[2, 8), secondaries[1].unique is "
+            "1, not 0");
+  other = have;
+  other.secondaries.pop_back();
+  EXPECT_EQ(Difference(have, other), "secondaries.size() is 3, not 2");
+  TableSpec inline_rows;
+  inline_rows.primary = IndexKind::kHash;
+  inline_rows.max_key_bytes = inline_rows.max_value_bytes = 8;
+  TableSpec separate = inline_rows;
+  separate.row_layout = RowLayout::kSeparate;
+  EXPECT_EQ(Difference(separate, inline_rows), "");  // kAuto takes what there is
+  EXPECT_EQ(Difference(inline_rows, separate), "row_layout is kInline, not kSeparate");
+}
+
 TEST(Spec, SaysWhyRowsCannotBeInline) {
   const auto why = [](const TableSpec& spec) { return std::string(Validate(spec).message()); };
   TableSpec spec;

@@ -1,7 +1,10 @@
 #include "index/spec.h"
 
+#include <algorithm>
+
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "index/descriptor.h"
 #include "index/inline_bucket.h"
 
@@ -58,6 +61,47 @@ std::string WhyNotInline(const TableSpec& spec) {
 RowLayout ResolvedLayout(const TableSpec& spec) {
   if (spec.row_layout != RowLayout::kAuto) return spec.row_layout;
   return WhyNotInline(spec).empty() ? RowLayout::kInline : RowLayout::kSeparate;
+}
+
+std::string Difference(const TableSpec& have, const TableSpec& wanted) {
+  std::string out;
+  const auto compare = [&out](absl::string_view what, const auto& is, const auto& not_this) {
+    if (is != not_this) absl::StrAppend(&out, out.empty() ? "" : ", ", what, " is ", is, ", not ", not_this);
+  };
+  const auto kind = [](IndexKind k) { return absl::string_view(k == IndexKind::kHash ? "kHash" : "kBtree"); };
+  const auto layout = [](RowLayout l) {
+    return absl::string_view(l == RowLayout::kInline ? "kInline" : "kSeparate");
+  };
+  const auto quoted = [](const std::string& text) { return absl::StrCat("\"", text, "\""); };
+  const auto bytes = [](uint32_t n) {
+    return n == TableSpec::kAnyValueBytes ? std::string("kAnyValueBytes") : absl::StrCat(n);
+  };
+  compare("primary", kind(have.primary), kind(wanted.primary));
+  compare("max_key_bytes", have.max_key_bytes, wanted.max_key_bytes);
+  compare("max_value_bytes", bytes(have.max_value_bytes), bytes(wanted.max_value_bytes));
+  if (wanted.row_layout != RowLayout::kAuto) {
+    compare("row_layout", layout(ResolvedLayout(have)), layout(wanted.row_layout));
+  }
+  compare("partitions", have.partitions, wanted.partitions);
+  compare("prefix_bytes", have.prefix_bytes, wanted.prefix_bytes);
+  compare("placement_group", quoted(have.placement_group), quoted(wanted.placement_group));
+  compare("secondaries.size()", have.secondaries.size(), wanted.secondaries.size());
+  for (size_t i = 0; i < std::min(have.secondaries.size(), wanted.secondaries.size()); ++i) {
+    const SecondarySpec& is = have.secondaries[i];
+    const SecondarySpec& not_this = wanted.secondaries[i];
+    const std::string where = absl::StrCat("secondaries[", i, "].");
+    compare(absl::StrCat(where, "name"), quoted(is.name), quoted(not_this.name));
+    compare(absl::StrCat(where, "kind"), kind(is.kind), kind(not_this.kind));
+    compare(absl::StrCat(where, "unique"), is.unique, not_this.unique);
+    const auto parts = [](const SecondarySpec& s) {
+      return absl::StrJoin(s.parts, "+", [](std::string* text, const KeyPart& p) {
+        absl::StrAppend(text, p.source == KeyPart::Source::kKey ? "key[" : "value[", p.offset, ", ",
+                        p.offset + p.length, ")");
+      });
+    };
+    compare(absl::StrCat(where, "parts"), parts(is), parts(not_this));
+  }
+  return out;
 }
 
 absl::Status Validate(const TableSpec& spec) {

@@ -74,6 +74,9 @@ struct TableSpec {
 
 // InvalidArgument, naming the field, when a table cannot be made like this.
 absl::Status Validate(const TableSpec& spec);
+// How a table that is there, `have`, is not what `wanted` says, as in "max_key_bytes is 8, not 16"; empty:
+// it is. kAuto is content with either layout; expected_rows_per_partition, which only sizes, may differ.
+std::string Difference(const TableSpec& have, const TableSpec& wanted);
 // What row_layout comes to: kSeparate or kInline. Of a spec that is valid.
 RowLayout ResolvedLayout(const TableSpec& spec);
 

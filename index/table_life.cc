@@ -35,8 +35,7 @@ Task<absl::Status> WhyMissing(const TableLife* life, txn::Transaction& tx, uint3
     FURROW_CO_RETURN_IF_ERROR(read.status);
     if (!now) {
       co_return absl::FailedPreconditionError(absl::StrCat(
-          "table \"", life->name_, "\" was dropped: open it again, if there is a new one of its name (index ",
-          index, ": ", what, ")"));
+          "table \"", life->name_, "\" was dropped: open it again, if there is a new one of its name"));
     }
     bool then = true;
     FURROW_CO_RETURN_IF_ERROR(co_await IsPublished(tx, *life->catalog_, life->name_, life->table_id_, &then));

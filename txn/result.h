@@ -49,6 +49,7 @@ struct CommitResult {
   // Ok; Aborted with phase, object and the other transaction; ResourceExhausted; Unknown with the id to ask
   // for.
   absl::Status status{};
+  uint32_t attempts = 0;  // how often Run() has run the body; 0: not by Run(), or never
   bool committed() const { return outcome == Outcome::kCommitted; }
 };
 

@@ -69,7 +69,7 @@ absl::StatusOr<std::span<std::byte>> Transaction::OpenForWrite(Address address, 
 absl::Status Transaction::Free(Address address) {
   if (doomed()) return ToStatus(conflict_);
   if (options_.read_only) {
-    return absl::FailedPreconditionError("a read-only transaction cannot free; begin it without read_only");
+    return absl::FailedPreconditionError("a read-only transaction cannot delete; begin it without read_only");
   }
   Access* access = accesses_.Find(address);
   if (access == nullptr || !access->found || access->frees) {
@@ -89,8 +89,8 @@ bool Transaction::TryAllocCached(RegionId locality, uint32_t bytes, absl::Status
     return true;
   }
   if (options_.read_only) {
-    *result =
-        absl::FailedPreconditionError("a read-only transaction cannot allocate; begin it without read_only");
+    *result = absl::FailedPreconditionError(
+        "a read-only transaction cannot insert or write; begin it without read_only");
     return true;
   }
   if (bytes > storage::MaxPayload()) {

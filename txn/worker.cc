@@ -139,6 +139,7 @@ Task<CommitResult> Worker::Run(Body body, RunOptions options) {
     attempt_options.transaction.deadline_ns =
         std::min(options.transaction.deadline_ns, std::max(deadline - loop_.Now(), kShortestAttemptNs));
     absl::Status status = co_await Attempt(body, attempt_options, &result);
+    result.attempts = attempt + 1;
     if (status.code() != absl::StatusCode::kAborted || result.outcome != Outcome::kAborted) co_return result;
     const Nanos now = loop_.Now();
     if (now >= deadline) {
