@@ -1,6 +1,7 @@
-"""The installed package: examples/bank builds against it, by find_package and by pkg-config, and runs."""
+"""The installed package: the examples and the samples of docs/client.md build against it."""
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -26,6 +27,23 @@ inline const furrow::MemberOptions member{.cluster = "/c"};
 inline const furrow::MemberOptions listening{.listen = "127.0.0.1:0"};
 inline const furrow::IdlePolicy idle{.yields = 1};
 """
+
+
+# What surrounds the fragments of docs/client.md that are no whole program.
+FRAGMENT = """
+#include "client/database.h"
+absl::Status Fragment(furrow::Database* db, furrow::Database::Body body) {
+%s
+  return status;
+}
+"""
+
+
+def samples():
+    """The C++ of docs/client.md."""
+    with open(os.path.join(ROOT, "docs/client.md")) as file:
+        blocks = re.findall(r"^```cpp\n(.*?)^```", file.read(), flags=re.S | re.M)
+    return [block if "int main(" in block else FRAGMENT % block for block in blocks]
 
 
 class Package(ProcessTest):
@@ -76,11 +94,47 @@ class Package(ProcessTest):
         return self.call("pkg-config", "--cflags", "--libs", "furrow", env=environment).split()
 
     def test_options_take_designated_initialisers_without_warnings(self):
-        source = os.path.join(self.root, "options.cc")
+        self.syntax_is_right(OPTIONS)
+
+    def syntax_is_right(self, text):
+        source = os.path.join(self.root, "sample.cc")
         with open(source, "w") as file:
-            file.write(OPTIONS)
+            file.write(text)
         flags = [flag for flag in self.pkg_config_flags() if not flag.startswith(("-l", "-L", "-Wl"))]
         self.call(COMPILER, *WARNINGS, *flags, "-fsyntax-only", source)
+
+    def test_samples_of_the_documentation_compile(self):
+        self.assertEqual(len([text for text in samples() if "int main(" in text]), 1)
+        for text in samples():
+            self.syntax_is_right(text)
+
+    def test_hello_by_find_package(self):
+        build = os.path.join(self.root, "build-hello")
+        self.call("cmake", "-S", os.path.join(ROOT, "examples/hello"), "-B", build, "-G", "Ninja",
+                  "-DCMAKE_CXX_COMPILER=" + COMPILER, "-DCMAKE_PREFIX_PATH=" + self.prefix,
+                  "-DCMAKE_CXX_FLAGS=" + " ".join(WARNINGS))
+        self.call("cmake", "--build", build)
+        place = self.cluster().up(nodes=1, founder=("--replicas", "1"))
+        hello = [os.path.join(build, "hello"), place.root]
+        environment = dict(os.environ, XDG_RUNTIME_DIR=place.root)
+        for times in ("1.", "2."):
+            self.assertIn("for the %s time" % times, self.call(*hello, env=environment))
+
+    def test_compilers_that_cannot_are_refused(self):
+        """Variables that name a compiler stand for one that is not there."""
+        for compiler, version, word in (("GNU", "12.2.0", "g++ 12.2.0"), ("Clang", "14.0.6", "clang 14.0.6")):
+            source = os.path.join(self.root, "old-" + compiler)
+            os.mkdir(source)
+            with open(os.path.join(source, "CMakeLists.txt"), "w") as file:
+                file.write("cmake_minimum_required(VERSION 3.24)\nproject(old LANGUAGES CXX)\n"
+                           "set(CMAKE_CXX_COMPILER_ID %s)\nset(CMAKE_CXX_COMPILER_VERSION %s)\n"
+                           "find_package(Furrow REQUIRED)\n" % (compiler, version))
+            done = subprocess.run(["cmake", "-S", source, "-B", source + "/build", "-G", "Ninja",
+                                   "-DCMAKE_CXX_COMPILER=" + COMPILER, "-DCMAKE_PREFIX_PATH=" + self.prefix],
+                                  capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=600)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("Furrow cannot be used with " + word, " ".join(done.stderr.split()))
+            self.assertIn("clang++-19", done.stderr)
 
     def test_bank_by_pkg_config(self):
         flags = self.pkg_config_flags()
