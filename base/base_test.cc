@@ -72,9 +72,10 @@ TEST(DescriptorsTest, TooFewAreSaidWithTheNumberThatIsNeeded) {
   const absl::Status none = CheckDescriptors(1);
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
   EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
-  EXPECT_THAT(std::string(refused.message()), MatchesRegex(".*may have 40 descriptors, has [0-9]+, and needs 100 "
-                                                           "more to begin with: raise the limit to 1[0-9]+ or "
-                                                           "more .ulimit -n."));
+  EXPECT_THAT(std::string(refused.message()),
+              MatchesRegex(".*may have 40 descriptors, has [0-9]+, and needs 100 "
+                           "more to begin with: raise the limit to 1[0-9]+ or "
+                           "more .ulimit -n."));
   EXPECT_TRUE(absl::IsResourceExhausted(none)) << none;
 }
 

@@ -182,15 +182,17 @@ TEST(Spec, SaysHowATableThatIsThereDiffersFromTheOneThatIsWanted) {
   other.max_key_bytes = 16;
   other.max_value_bytes = 100;
   other.placement_group.clear();
-  EXPECT_EQ(Difference(have, other),
-            "primary is kHash, not kBtree, max_key_bytes is 12, not 16, max_value_bytes is kAnyValueBytes, not "
-            "100, placement_group is \"warehouse\", not \"\"");
+  EXPECT_EQ(
+      Difference(have, other),
+      "primary is kHash, not kBtree, max_key_bytes is 12, not 16, max_value_bytes is kAnyValueBytes, not "
+      "100, placement_group is \"warehouse\", not \"\"");
   other = have;
   other.secondaries[0].parts[1].length = 6;
   other.secondaries[1].unique = false;
-  EXPECT_EQ(Difference(have, other),
-            "secondaries[0].parts is key[0, 8)+value[2, 7), not key[0, 8)+value[2, 8), secondaries[1].unique is "
-            "1, not 0");
+  EXPECT_EQ(
+      Difference(have, other),
+      "secondaries[0].parts is key[0, 8)+value[2, 7), not key[0, 8)+value[2, 8), secondaries[1].unique is "
+      "1, not 0");
   other = have;
   other.secondaries.pop_back();
   EXPECT_EQ(Difference(have, other), "secondaries.size() is 3, not 2");

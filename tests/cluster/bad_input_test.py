@@ -175,8 +175,8 @@ class BadInputToARunningCluster(ProcessTest):
         node = [FURROW, "node", "--id", "2", "--dir", self.directory, "--join", self.place.root,
                 "--socket-dir", self.place.sockets, "--memory", "256M", "--old-versions", "8M"]
         for command, needed in ((node, 44), ([BANK, "--cluster", self.place.root], 24)):
-            done = subprocess.run(["sh", "-c", 'ulimit -n 20; exec "$0" "$@"', *command], capture_output=True, text=True,
-                                  stdin=subprocess.DEVNULL, timeout=PATIENCE)
+            done = subprocess.run(["sh", "-c", 'ulimit -n 20; exec "$0" "$@"', *command], capture_output=True,
+                                  text=True, stdin=subprocess.DEVNULL, timeout=PATIENCE)
             self.refuse(done, "may have 20 descriptors", "needs %d more" % needed, "ulimit -n")
         self.still_well()
 

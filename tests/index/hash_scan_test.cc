@@ -198,8 +198,9 @@ INSTANTIATE_TEST_SUITE_P(Layouts, HashScan,
                          ::testing::Values(Case{RowLayout::kSeparate, 1}, Case{RowLayout::kSeparate, 3},
                                            Case{RowLayout::kInline, 1}, Case{RowLayout::kInline, 3}),
                          [](const auto& info) {
-                           return absl::StrCat(info.param.layout == RowLayout::kInline ? "Inline" : "Separate",
-                                               info.param.partitions);
+                           return absl::StrCat(
+                               info.param.layout == RowLayout::kInline ? "Inline" : "Separate",
+                               info.param.partitions);
                          });
 
 }  // namespace
