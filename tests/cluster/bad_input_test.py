@@ -135,7 +135,7 @@ class ExitCodes(ProcessTest):
                               timeout=PATIENCE, env=dict(os.environ, **environment))
 
     def test_wrong_usage_is_2(self):
-        for command in ((FURROW, "node"), (FURROW, "status"), (FURROW, "version"), (FURROW, "help"),
+        for command in ((FURROW, "node"), (FURROW, "status"), (FURROW, "doctor"), (FURROW, "version"), (FURROW, "help"),
                         (BENCH, "tpcc"), (BENCH, "fabric")):
             for wrong in ("--nonsense", "nonsense"):
                 self.refuse(self.call(*command, wrong), wrong, code=2)
