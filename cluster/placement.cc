@@ -1,6 +1,7 @@
 #include "cluster/placement.h"
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
 
 #include "absl/container/flat_hash_set.h"
@@ -30,7 +31,10 @@ absl::StatusOr<std::vector<NodeId>> Place(std::span<const StorageLoad> members, 
     domains.insert((*best)->failure_domain);
     left.erase(best);
   };
-  take([&](const StorageLoad& m) { return std::tuple(m.id != preferred, m.primaries, m.replicas, m.id); });
+  take([&](const StorageLoad& m) {
+    const uint64_t no_room = std::numeric_limits<uint64_t>::max() - (m.capacity - m.replicas);
+    return std::tuple(m.id != preferred, m.primaries, no_room, m.id);
+  });
   while (chosen.size() < copies) {
     take([&](const StorageLoad& m) {
       return std::tuple(domains.contains(m.failure_domain), m.replicas, m.primaries, m.id);

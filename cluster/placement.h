@@ -24,9 +24,9 @@ struct StorageLoad {
 };
 
 // Primary first. The primary is `preferred` if that has room (0: nobody is), else the member with room and
-// the fewest primaries, then replicas. Each backup is in a failure domain of its own as long as there is one
-// with room; among those the member with the fewest replicas. ResourceExhausted: fewer than `copies` members
-// have room.
+// the fewest primaries, whatever table or group they belong to, then the most room. Each backup is in a
+// failure domain of its own as long as there is one with room; among those the member with the fewest
+// replicas. ResourceExhausted: fewer than `copies` members have room.
 absl::StatusOr<std::vector<NodeId>> Place(std::span<const StorageLoad> members, uint32_t copies,
                                           NodeId preferred);
 

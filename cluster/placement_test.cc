@@ -26,6 +26,14 @@ TEST(PlacementTest, SpreadsPrimaries) {
   for (const StorageLoad& n : nodes) EXPECT_EQ(n.primaries, 10u);
 }
 
+TEST(PlacementTest, OfThoseWithEquallyManyPrimariesTheOneWithTheMostRoomGetsTheNext) {
+  std::vector<StorageLoad> members = {{NodeId(1), "a", 10, 4, 2}, {NodeId(2), "b", 30, 6, 2}};
+  members.push_back({NodeId(3), "c", 90, 6, 3});
+  EXPECT_EQ(Place(members, 1, NodeId())->at(0), NodeId(2));
+  members[1].primaries = 4;
+  EXPECT_EQ(Place(members, 1, NodeId())->at(0), NodeId(1));
+}
+
 TEST(PlacementTest, HonoursThePreferredPrimary) {
   std::vector<StorageLoad> nodes = {Node(1, "a"), Node(2, "b"), Node(3, "c", 100, 50, 50)};
   EXPECT_EQ((*Place(nodes, 2, NodeId(3)))[0], NodeId(3));

@@ -1,6 +1,8 @@
 // CommitRun: one commit under way; lives in the frame of Coordinator::Commit. Owner thread only.
-//   commit_plan.cc     who takes part      commit_reserve.cc  room for all that follows
-//   commit.cc          the steps and the whole                 validate.cc        VALIDATE
+//   commit_plan.cc     who takes part
+//   commit_reserve.cc  room for all that follows
+//   commit.cc          the steps, and the whole
+//   validate.cc        VALIDATE
 #ifndef FURROW_TXN_COMMIT_RUN_H_
 #define FURROW_TXN_COMMIT_RUN_H_
 
