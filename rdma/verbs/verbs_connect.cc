@@ -148,6 +148,7 @@ void VerbsDaemon::OnRequest(rdma_cm_id* id, std::string_view data) {
 // --- the initiator ---
 
 absl::Status VerbsDaemon::StartConnecting(Peer& peer) {
+  FURROW_RETURN_IF_ERROR(parts_->device->CheckPort());
   sockaddr_storage here = {}, there = {};
   FURROW_RETURN_IF_ERROR(ParseEndpoint(parts_->options.address, /*with_port=*/false, &here));
   FURROW_RETURN_IF_ERROR(ParseEndpoint(peer.endpoint, /*with_port=*/true, &there));

@@ -82,6 +82,7 @@ VerbsDaemon::~VerbsDaemon() {
     peer->opening.clear();
   }
   DropEverything();
+  for (rdma_cm_id* id : buried_) rdma_destroy_id(id);
   if (completions_ != nullptr) ibv_destroy_comp_channel(completions_);
   if (anchor_ != nullptr) rdma_destroy_id(anchor_);
   if (manager_ != nullptr) rdma_destroy_event_channel(manager_);
@@ -181,6 +182,7 @@ void VerbsDaemon::Run() {
       if (peer->over) EndPeer(*peer);
       return peer->over;
     });
+    EndBuriedIds();
     if (!stop) continue;
     if (stop_by == kNever) stop_by = now + kFlushTime;
     if (now >= stop_by || Settled()) return;
@@ -198,7 +200,7 @@ void VerbsDaemon::WaitForEvents() {
 }
 
 int VerbsDaemon::WaitMilliseconds() const {
-  Nanos next = peers_.empty() ? kNever : next_probe_;
+  Nanos next = peers_.empty() && buried_.empty() ? kNever : next_probe_;
   for (const auto& peer : peers_) {
     next = std::min(next, peer->deadline);
     for (const auto& opening : peer->waiting) next = std::min(next, opening->deadline);
@@ -343,10 +345,19 @@ void VerbsDaemon::Expire(Peer& peer, Nanos now) {
   if (peer.initiator && peer.state != State::kReady && peer.waiting.empty()) peer.over = true;
 }
 
-void VerbsDaemon::EndId(rdma_cm_id* id, bool connected) {
+void VerbsDaemon::EndId(rdma_cm_id* id) {
   if (id == nullptr) return;
-  if (connected) (void)rdma_disconnect(id);
-  rdma_destroy_id(id);
+  if (parts_->device->CheckPort().ok()) {
+    rdma_destroy_id(id);
+  } else {
+    id->context = nullptr;
+    buried_.push_back(id);
+  }
+}
+
+void VerbsDaemon::EndBuriedIds() {
+  if (buried_.empty() || !parts_->device->CheckPort().ok()) return;
+  for (rdma_cm_id* id : std::exchange(buried_, {})) rdma_destroy_id(id);
 }
 
 void VerbsDaemon::EndPeer(Peer& peer) {
@@ -363,9 +374,9 @@ void VerbsDaemon::EndPeer(Peer& peer) {
   }
   // The peer is told before the queue pair goes; the id goes last.
   const bool connected = peer.session != nullptr && peer.link != nullptr;
-  if (connected) (void)rdma_disconnect(peer.id);
+  if (connected && parts_->device->CheckPort().ok()) (void)rdma_disconnect(peer.id);
   peer.session.reset();
-  EndId(std::exchange(peer.id, nullptr), false);
+  EndId(std::exchange(peer.id, nullptr));
   for (auto& opening : std::exchange(peer.waiting, {})) Finish(std::move(opening), peer.failure);
   for (auto& [id, opening] : std::exchange(peer.opening, {})) Finish(std::move(opening), peer.failure);
 }
@@ -380,7 +391,7 @@ void VerbsDaemon::DropEverything() {
     acceptor_ = nullptr;
   }
   for (auto& [key, queue] : queues) queue->Kill();
-  EndId(listener, false);
+  if (listener != nullptr) rdma_destroy_id(listener);
   for (auto& peer : peers_) {
     Fail(*peer, absl::UnavailableError("the fabric ends"));
     EndPeer(*peer);

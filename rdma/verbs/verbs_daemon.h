@@ -104,7 +104,8 @@ class VerbsDaemon {
   void Flush(Peer& peer);
   void Expire(Peer& peer, Nanos now);
   void EndPeer(Peer& peer);
-  static void EndId(rdma_cm_id* id, bool connected);
+  void EndId(rdma_cm_id* id);
+  void EndBuriedIds();
   static void Fail(Peer& peer, absl::Status why);
   static void Finish(std::unique_ptr<VerbsOpening> opening, absl::Status status);
   bool Settled();
@@ -148,6 +149,9 @@ class VerbsDaemon {
   // The daemon's thread only.
   std::vector<std::unique_ptr<Peer>> peers_;
   Nanos next_probe_ = 0;
+  // Connected ids that were done with while the port was down. To destroy one sends a datagram, and one that
+  // is sent then makes Soft-RoCE's queue pair for such datagrams fail for good.
+  std::vector<rdma_cm_id*> buried_;
 
   Mutex mutex_;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;

@@ -116,11 +116,7 @@ absl::Status VerbsDevice::Inspect() {
   ibv_port_attr port = {};
   if (int error = ibv_query_port(context_, port_, &port); error != 0)
     return CallFailed("ibv_query_port", error);
-  if (port.state != IBV_PORT_ACTIVE) {
-    return absl::UnavailableError(absl::StrCat("port ", port_, " of the RDMA device ", name_, " is ",
-                                               ibv_port_state_str(port.state),
-                                               ", not active: look at the link and its cable (rdma link)"));
-  }
+  FURROW_RETURN_IF_ERROR(CheckPort());
   software_ = IsSoftware(context_->device);
   const auto byte = [](int value) { return static_cast<uint8_t>(std::clamp(value, 0, 255)); };
   limits_ = {.registrations = static_cast<uint64_t>(std::max(device.max_mr, 0)),
@@ -133,6 +129,16 @@ absl::Status VerbsDevice::Inspect() {
              .read_depth_in = byte(device.max_qp_rd_atom),
              .mtu = MtuBytes(port.active_mtu)};
   return absl::OkStatus();
+}
+
+absl::Status VerbsDevice::CheckPort() const {
+  ibv_port_attr port = {};
+  if (int error = ibv_query_port(context_, port_, &port); error != 0)
+    return CallFailed("ibv_query_port", error);
+  if (port.state == IBV_PORT_ACTIVE) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("port ", port_, " of the RDMA device ", name_, " is ",
+                                             ibv_port_state_str(port.state),
+                                             ", not active: look at the link and its cable (rdma link)"));
 }
 
 absl::StatusOr<Gid> VerbsDevice::GidAt(int index) const {

@@ -52,6 +52,8 @@ class VerbsDevice {
   // A driver of the kernel's that copies with the CPU (Soft-RoCE), word by word; no card.
   bool software() const { return software_; }
   absl::StatusOr<Gid> GidAt(int index) const;
+  // Unavailable, with what its state is: the link is down.
+  absl::Status CheckPort() const;
 
  private:
   VerbsDevice() = default;
