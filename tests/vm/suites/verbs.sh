@@ -1,7 +1,7 @@
 # net: dummy
-# rdma/verbs on one device: the fabric contract and what the provider adds to it.
+# rdma/verbs on one device: the contracts of fabric and mesh, and what the provider adds to them.
 
-limit=([contract]=240 [provider]=240 [all_under_asan]=600)
+limit=([contract]=300 [provider]=240 [all_under_asan]=600)
 test_contract() { "$FURROW_BIN/rdma_verbs_test" --gtest_brief=1 --gtest_filter='*Contract*'; }
 
 # Sleeping and waking, credits, the send queue, errors, leaks of queue pairs and descriptors; processes that are

@@ -2,7 +2,7 @@
 # rdma/verbs over a link: as it is, and when packets are lost or late.
 
 export FURROW_VERBS_ADDRESSES=10.77.0.1,10.77.0.2
-limit=([provider_with_loss]=240 [link_that_is_cut]=240 [contract]=240 [contract_with_loss]=300 [contract_with_delay]=300)
+limit=([provider_with_loss]=240 [link_that_is_cut]=240 [contract]=300 [contract_with_loss]=400 [contract_with_delay]=400)
 contract() { "$FURROW_BIN/rdma_verbs_test" --gtest_brief=1 --gtest_filter='*Contract*'; }
 
 test_contract() { contract; }
