@@ -29,7 +29,7 @@ bool MayExceedMemlock() {
   return (data[CAP_IPC_LOCK / 32].effective & (uint32_t{1} << (CAP_IPC_LOCK % 32))) != 0;
 }
 
-bool Before(const LocalRange& a, const LocalRange& b) { return a.begin < b.begin; }
+bool Before(const KeyRange& a, const KeyRange& b) { return a.begin < b.begin; }
 
 }  // namespace
 
@@ -51,7 +51,7 @@ absl::StatusOr<ibv_mr*> VerbsMemory::Add(std::span<std::byte> bytes, Access acce
                                        .memlock_limit = MemlockLimit(),
                                        .may_exceed_memlock = MayExceedMemlock()});
   }
-  const LocalRange range{bytes.data(), bytes.data() + bytes.size(), registration->lkey};
+  const KeyRange range{bytes.data(), bytes.data() + bytes.size(), registration->lkey};
   ranges_.insert(std::upper_bound(ranges_.begin(), ranges_.end(), range, Before), range);
   bytes_ += bytes.size();
   version_.fetch_add(1, std::memory_order_acq_rel);
@@ -62,7 +62,7 @@ void VerbsMemory::Remove(ibv_mr* registration) {
   {
     MutexLock lock(&mutex_);
     auto it = std::find_if(ranges_.begin(), ranges_.end(),
-                           [&](const LocalRange& range) { return range.key == registration->lkey; });
+                           [&](const KeyRange& range) { return range.key == registration->lkey; });
     FURROW_CHECK(it != ranges_.end());
     bytes_ -= static_cast<size_t>(it->end - it->begin);
     ranges_.erase(it);
@@ -78,7 +78,7 @@ RemoteAddress VerbsMemory::AddressOf(const ibv_mr* registration) {
 
 uint32_t VerbsMemory::LocalKey(const ibv_mr* registration) { return registration->lkey; }
 
-std::vector<LocalRange> VerbsMemory::ranges() const {
+std::vector<KeyRange> VerbsMemory::ranges() const {
   MutexLock lock(&mutex_);
   return ranges_;
 }
@@ -88,13 +88,13 @@ size_t VerbsMemory::count() const {
   return ranges_.size();
 }
 
-const LocalRange* LocalKeys::FindSlowly(std::span<const std::byte> bytes) {
+const KeyRange* LocalKeys::FindSlowly(std::span<const std::byte> bytes) {
   if (const uint64_t version = memory_->version(); version != version_) {
     ranges_ = memory_->ranges();
     version_ = version;
-    last_ = LocalRange();
+    last_ = KeyRange();
   }
-  auto it = std::upper_bound(ranges_.begin(), ranges_.end(), LocalRange{bytes.data(), nullptr, 0}, Before);
+  auto it = std::upper_bound(ranges_.begin(), ranges_.end(), KeyRange{bytes.data(), nullptr, 0}, Before);
   // The same memory may be registered more than once, in pieces of different sizes.
   while (it != ranges_.begin()) {
     --it;

@@ -29,7 +29,7 @@ namespace furrow::rdma {
 class VerbsDevice;
 
 // Local memory that requests may name, and the key for it.
-struct LocalRange {
+struct KeyRange {
   const std::byte* begin = nullptr;
   const std::byte* end = nullptr;
   uint32_t key = 0;
@@ -49,14 +49,14 @@ class VerbsMemory {
 
   // Changes with every registration and deregistration.
   uint64_t version() const { return version_.load(std::memory_order_acquire); }
-  std::vector<LocalRange> ranges() const;  // by begin
+  std::vector<KeyRange> ranges() const;  // by begin
   size_t count() const;
 
  private:
   const VerbsDevice& device_;
   std::atomic<uint64_t> version_{1};
   mutable Mutex mutex_;
-  std::vector<LocalRange> ranges_ ABSL_GUARDED_BY(mutex_);
+  std::vector<KeyRange> ranges_ ABSL_GUARDED_BY(mutex_);
   size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
@@ -65,7 +65,7 @@ class LocalKeys {
  public:
   explicit LocalKeys(std::shared_ptr<const VerbsMemory> memory) : memory_(std::move(memory)) {}
   // Null: the buffer does not lie in one registered piece.
-  const LocalRange* Find(std::span<const std::byte> bytes) {
+  const KeyRange* Find(std::span<const std::byte> bytes) {
     if (last_.begin <= bytes.data() && bytes.data() + bytes.size() <= last_.end &&
         memory_->version() == version_) [[likely]] {
       return &last_;
@@ -74,11 +74,11 @@ class LocalKeys {
   }
 
  private:
-  const LocalRange* FindSlowly(std::span<const std::byte> bytes);
+  const KeyRange* FindSlowly(std::span<const std::byte> bytes);
   const std::shared_ptr<const VerbsMemory> memory_;
   uint64_t version_ = 0;
-  std::vector<LocalRange> ranges_;
-  LocalRange last_;
+  std::vector<KeyRange> ranges_;
+  KeyRange last_;
 };
 
 }  // namespace furrow::rdma

@@ -62,7 +62,7 @@ CompletionStatus VerbsConnection::Check(const WorkRequest& request, uint32_t* ke
       return CompletionStatus::kLocalProtection;
     }
   } else if (bytes > 0) {
-    const LocalRange* range = queue_->keys().Find(request.local);
+    const KeyRange* range = queue_->keys().Find(request.local);
     if (range == nullptr || bytes > queue_->parts()->device->limits().message_bytes) {
       return CompletionStatus::kLocalProtection;
     }
