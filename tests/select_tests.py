@@ -16,7 +16,7 @@ import sys
 
 TEST = re.compile(r"^(TEST|TEST_F|TEST_P)\(\s*(\w+)\s*,\s*(\w+)\s*\)", re.M)
 SUITE = re.compile(r"^INSTANTIATE_TEST_SUITE_P\(\s*(\w+)\s*,\s*(\w+)", re.M)
-EVERY = {"unit", "lint", "sim", "cluster", "other"}
+EVERY = {"unit", "lint", "model", "sim", "cluster", "other"}
 TIERS = {"all": EVERY, "ci": EVERY, "sanitize": {"unit", "sim"}}
 
 
