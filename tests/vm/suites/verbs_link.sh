@@ -19,7 +19,8 @@ test_with_loss() {
   FURROW_VERBS_LOSS=1 disturbed 'loss 3%' '*Contract*:VerbsTest.*-*ComeAndGo*'
 }
 
-test_with_delay() { disturbed 'delay 5ms' '*FabricContract*'; }
+# What wakes a parked owner is of interest where ends of requests do not come at once.
+test_with_delay() { disturbed 'delay 5ms' '*FabricContract*:VerbsTest.*Wake*:VerbsTest.*Quiet*:VerbsTest.Owed*'; }
 
 test_link_that_is_cut() {
   FURROW_VERBS_LINK=v1 "$FURROW_BIN/rdma_verbs_test" --gtest_brief=1 --gtest_filter='VerbsProcessTest.*'
