@@ -49,7 +49,7 @@ FabricContractTest::Pair FabricContractTest::Connect(Peer& from, Peer& to, std::
   bool done = false;
   const size_t accepted = to.accepted.size();
   from.node.fabric->Connect(*from.node.queue, *from.node.loop, to.node.endpoint, std::move(private_data),
-                            limits, 10 * kSecond,
+                            limits, 60 * kSecond,
                             [&](absl::StatusOr<std::unique_ptr<Connection>> connection) {
                               done = true;
                               pair.status = connection.status();
@@ -65,7 +65,7 @@ FabricContractTest::Pair FabricContractTest::Connect(Peer& from, Peer& to, std::
 absl::Status FabricContractTest::TryConnect(Peer& from, const Endpoint& endpoint) {
   absl::Status status = absl::UnknownError("not called");
   bool done = false;
-  from.node.fabric->Connect(*from.node.queue, *from.node.loop, endpoint, "", {}, 10 * kSecond,
+  from.node.fabric->Connect(*from.node.queue, *from.node.loop, endpoint, "", {}, 60 * kSecond,
                             [&](absl::StatusOr<std::unique_ptr<Connection>> connection) {
                               done = true;
                               status = connection.status();

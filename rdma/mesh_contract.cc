@@ -27,10 +27,12 @@ using Worker = MeshTestWorker;
 MeshContractTest::Node::Node(MeshWorld& world, uint32_t id, int worker_count, uint64_t incarnation,
                              const MeshOptions& options)
     : node(id), endpoint(world.EndpointOf(node)), fabric(world.MakeFabric({node, "mesh", "secret"})) {
+  MeshOptions patient = options;
+  patient.connect_timeout_ns = 60 * kSecond;
   for (int i = 0; i < worker_count; ++i) {
     workers.push_back(std::make_unique<Worker>(
         *fabric, MonotonicClock(),
-        WorkerIdentity{node, Incarnation(incarnation), WorkerId(static_cast<uint16_t>(i))}, options));
+        WorkerIdentity{node, Incarnation(incarnation), WorkerId(static_cast<uint16_t>(i))}, patient));
   }
   absl::Status status =
       fabric->Listen(endpoint, [this](const ConnectRequest& request) -> absl::StatusOr<AcceptDecision> {
@@ -53,7 +55,7 @@ MeshContractTest::Node& MeshContractTest::AddNode(uint32_t id, int workers, uint
 }
 
 bool MeshContractTest::RunUntil(const std::function<bool()>& done) {
-  const Nanos limit = MonotonicClock().Now() + 60 * kSecond;
+  const Nanos limit = MonotonicClock().Now() + 120 * kSecond;
   while (!done()) {
     for (auto& node : nodes_) {
       if (node == nullptr) continue;
@@ -278,7 +280,7 @@ TEST_P(MeshContractTest, HeadWordOfFormerPeerIsGoneWithItsConnection) {
   const auto connect = [&](uint64_t nonce) {
     std::unique_ptr<Connection> connection;
     bool done = false;
-    fabric->Connect(*queue, loop, b.endpoint, RequestOf(1, nonce), {}, 10 * kSecond,
+    fabric->Connect(*queue, loop, b.endpoint, RequestOf(1, nonce), {}, 60 * kSecond,
                     [&](absl::StatusOr<std::unique_ptr<Connection>> result) {
                       EXPECT_TRUE(result.ok()) << result.status();
                       if (result.ok()) connection = *std::move(result);
@@ -368,8 +370,10 @@ TEST_P(MeshContractTest, WorkersOnThreadsExchangeMessages) {
     auto next = std::make_shared<int>(0);
     const auto ask = [self, link, next] {
       const std::string text = absl::StrCat(*next, std::string(*next * 7 % 300, 'm'));
-      ASSERT_TRUE(self->Put(*link->log, "log " + text, Notify::kQuiet).ok());
-      ASSERT_TRUE(self->Put(*link->messages, text).ok());
+      absl::Status put = self->Put(*link->log, "log " + text, Notify::kQuiet);
+      if (put.ok()) put = self->Put(*link->messages, text);
+      ASSERT_TRUE(put.ok()) << put << " at message " << *next << ", " << link->log->free_bytes() << " and "
+                            << link->messages->free_bytes() << " bytes free";
     };
     self->on_record = [self, next, ask, &finished](InboundRing&, const std::string& text) {
       ASSERT_EQ(text, absl::StrCat(*next, std::string(*next * 7 % 300, 'm')));

@@ -56,7 +56,7 @@ struct MeshOptions {
   std::function<void(MemoryFile memory)> free_memory;
   // Room for record bodies under construction, per mesh; see RingMesh::StageRecord.
   uint32_t staging_bytes = 8 << 20;
-  ConnectionLimits limits;
+  ConnectionLimits limits{.max_requests = 1024, .max_receives = 0};  // the mesh posts no receives
   Nanos connect_timeout_ns = 5 * kSecond;
 };
 

@@ -53,7 +53,7 @@ class VerbsDaemon {
  public:
   // Peers in their handshake, at most; further ones are refused. Each has kHandshakeTime.
   static constexpr size_t kMaxStrangers = 256;
-  static constexpr Nanos kHandshakeTime = 10 * kSecond;
+  static constexpr Nanos kHandshakeTime = 30 * kSecond;
   static constexpr Nanos kProbeEvery = kSecond;
   // What the end of the fabric waits for its last messages to arrive.
   static constexpr Nanos kFlushTime = kSecond;

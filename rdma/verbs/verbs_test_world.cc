@@ -15,7 +15,7 @@
 namespace furrow::rdma {
 namespace {
 
-constexpr Nanos kGiveUp = 60 * kSecond;
+constexpr Nanos kGiveUp = 120 * kSecond;
 
 std::vector<std::string> FindAddresses() {
   if (const char* chosen = getenv("FURROW_VERBS_ADDRESSES"); chosen != nullptr) {
