@@ -354,8 +354,12 @@ TEST_P(MeshContractTest, StagedRoomIsRecycledAndBounded) {
 // Workers on threads of their own, parking when idle: under ThreadSanitizer this judges the memory orders.
 TEST_P(MeshContractTest, WorkersOnThreadsExchangeMessages) {
   constexpr int kMessages = 500;
-  Node& a = AddNode(1, 2);
-  Node& b = AddNode(2, 2);
+  // An answer may come long before the ends of the WRITEs that asked for it, which bodies wait for: on a busy
+  // machine by many messages.
+  MeshOptions options = SmallMesh();
+  options.staging_bytes = 1 << 20;
+  Node& a = AddNode(1, 2, 1, options);
+  Node& b = AddNode(2, 2, 1, options);
   ConnectAll(a, b);
   for (auto& worker : b.workers) {
     Worker* self = worker.get();
