@@ -211,6 +211,20 @@ TEST_F(AgentTest, AllocationWhoseAnswerWasLostIsRepeatedAndMakesNoSecondRegion) 
   EXPECT_EQ((*made)->id, RegionId(status.regions(1).id()));
 }
 
+TEST_F(AgentTest, AllocationEndsAtItsCallersDeadline) {
+  Bootstrap();
+  ControlClient client(kSecret);
+  RegionDirectory directory;
+  RemoteControlPlane plane(client, directory, {.allocate_timeout_ns = kSecond * 3600});
+  plane.SetManager("127.0.0.1:1");  // nobody is there
+  using Result = absl::StatusOr<const RegionMapping*>;
+  const Result made = OnLoop<Result>([&]() -> Task<Result> {
+    co_return co_await plane.AllocateRegion(
+        {.deadline = EventLoop::Current()->Now() + 100 * kMillisecond, .name = 9});
+  });
+  EXPECT_FALSE(made.ok());
+}
+
 TEST_F(AgentTest, MemberWhoseConnectionBrokeAfterItsAdmissionLeavesAgain) {
   Bootstrap();
   AnswerLoser loser(*first_->agent);

@@ -14,6 +14,8 @@
 namespace furrow::cluster {
 namespace {
 
+constexpr Nanos kShortestCallNs = 1 * kMillisecond;
+
 // One call under way. Shared by the awaiting frame and the call, since the frame may be destroyed first.
 template <class Request, class Reply>
 struct PendingCall {
@@ -87,10 +89,11 @@ Task<absl::StatusOr<const RegionMapping*>> RemoteControlPlane::AllocateRegion(Al
   const bool repeatable = request.near != RegionId() || request.name != 0;
   EventLoop* const loop = EventLoop::Current();
   FURROW_CHECK(loop != nullptr);
-  const Nanos deadline = loop->Now() + options_.allocate_timeout_ns;
+  Nanos deadline = loop->Now() + options_.allocate_timeout_ns;
+  if (request.deadline != 0) deadline = std::min(deadline, request.deadline);
   absl::StatusOr<pb::AllocateRegionReply> reply = absl::UnknownError("not asked");
   while (true) {
-    const Nanos left = deadline - loop->Now();
+    const Nanos left = std::max(deadline - loop->Now(), kShortestCallNs);
     CallAwaiter<pb::AllocateRegionRequest, pb::AllocateRegionReply> call(
         client_, manager(), message, repeatable ? std::min(left, options_.attempt_timeout_ns) : left);
     reply = co_await call;

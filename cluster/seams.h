@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/clock.h"
 #include "base/ids.h"
 #include "base/task.h"
 #include "cluster/view.h"
@@ -81,6 +82,8 @@ struct AllocateRegionRequest {
   // For a group that runs low, not for somebody who waits: refused with ResourceExhausted while a member that
   // would hold it is close to its limit.
   bool ahead = false;
+  // Of the caller, by its loop's clock: DeadlineExceeded soon after it. 0: the control plane's own alone.
+  Nanos deadline{};
   // For a new group: names it among all that were ever asked for, so that a request that is repeated, since
   // its answer was lost or its sender ended, gets the first one's region. 0: no name; a repetition gets
   // another.

@@ -2,6 +2,7 @@
 // group grown by a region, as they run out.
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
@@ -55,23 +56,48 @@ void Coordinator::GiveLease(const storage::SlotLease& lease) {
                lease);
 }
 
-Task<absl::Status> Coordinator::RefillLeases(RegionId locality, storage::SizeClass size_class) {
-  const uint64_t key = LeaseCache::Key(locality, size_class);
-  if (auto it = refills_.find(key); it != refills_.end()) {
+Task<absl::Status> Coordinator::RefillLeases(RegionId locality, storage::SizeClass size_class,
+                                             Nanos deadline) {
+  EventLoop& loop = worker_.loop();
+  bool late = loop.Now() > deadline;
+  if (!late) {
+    std::shared_ptr<Refill>& under_way = refills_[LeaseCache::Key(locality, size_class)];
+    if (under_way == nullptr) {
+      under_way = std::make_shared<Refill>();
+      loop.Spawn(FillLeases(locality, size_class, under_way));
+    }
+    const std::shared_ptr<Refill> refill = under_way;
     struct Awaiter {
       std::vector<std::coroutine_handle<>>& waiters;
+      std::coroutine_handle<>& self;
       bool await_ready() const noexcept { return false; }
-      void await_suspend(std::coroutine_handle<> h) const { waiters.push_back(h); }
+      void await_suspend(std::coroutine_handle<> h) const {
+        self = h;
+        waiters.push_back(h);
+      }
       void await_resume() const noexcept {}
     };
-    co_await Awaiter{it->second};
-    co_return absl::OkStatus();  // the caller looks into the cache and comes back if it is empty
+    std::coroutine_handle<> self;
+    const EventLoop::TimerId timer = loop.CallAt(deadline, [&loop, &late, &self, refill] {
+      if (std::erase(refill->waiters, self) == 0) return;  // it is awake
+      late = true;
+      loop.Schedule(self);
+    });
+    co_await Awaiter{refill->waiters, self};
+    loop.Cancel(timer);
+    if (!late) co_return refill->status;
   }
-  refills_[key];
-  absl::Status status = co_await FetchLeases(locality, size_class);
-  auto node = refills_.extract(key);
-  for (std::coroutine_handle<> waiter : node.mapped()) worker_.loop().Schedule(waiter);
-  co_return status;
+  co_return absl::DeadlineExceededError(
+      absl::StrCat("no slot near region ", locality.value(),
+                   " came before the transaction's deadline: its primary, a replica or the configuration "
+                   "manager is slow to answer"));
+}
+
+Task<void> Coordinator::FillLeases(RegionId locality, storage::SizeClass size_class,
+                                   std::shared_ptr<Refill> refill) {
+  refill->status = co_await FetchLeases(locality, size_class);
+  refills_.erase(LeaseCache::Key(locality, size_class));
+  for (std::coroutine_handle<> waiter : std::exchange(refill->waiters, {})) worker_.loop().Schedule(waiter);
 }
 
 Task<absl::Status> Coordinator::FetchLeases(RegionId locality, storage::SizeClass size_class) {
@@ -109,7 +135,8 @@ Task<absl::Status> Coordinator::LeaseFrom(const cluster::RegionMapping& mapping,
                                           std::vector<storage::SlotLease>* slots) {
   const NodeId primary = mapping.primary().node;
   if (primary == node_.options.id) {
-    FURROW_CO_RETURN_IF_ERROR(co_await LeaseHere(locality, size_class, count, NodeId(), slots));
+    FURROW_CO_RETURN_IF_ERROR(
+        co_await LeaseHere(locality, size_class, count, NodeId(), worker_.loop().Now() + kLeaseNs, slots));
   } else {
     LeaseRequest request{locality.value(), size_class.value(), static_cast<uint16_t>(count)};
     FURROW_CO_ASSIGN_OR_RETURN(
@@ -136,8 +163,14 @@ Task<absl::Status> Coordinator::LeaseFrom(const cluster::RegionMapping& mapping,
 }
 
 Task<absl::Status> Coordinator::LeaseHere(RegionId locality, storage::SizeClass size_class, uint32_t count,
-                                          NodeId holder, std::vector<storage::SlotLease>* out) {
+                                          NodeId holder, Nanos deadline,
+                                          std::vector<storage::SlotLease>* out) {
   while (true) {
+    if (worker_.loop().Now() > deadline) {
+      co_return absl::DeadlineExceededError(absl::StrCat("no slot near region ", locality.value(),
+                                                         " has become free before the deadline: a replica "
+                                                         "or the configuration manager is slow to answer"));
+    }
     if (node_.allocator.Lease(locality, size_class, count, holder, out) > 0) {
       if (node_.allocator.WantsBlock(locality, size_class))
         worker_.loop().Spawn(CutAhead(locality, size_class));
@@ -164,8 +197,9 @@ Task<absl::Status> Coordinator::LeaseHere(RegionId locality, storage::SizeClass 
       co_return absl::ResourceExhaustedError(
           absl::StrCat("the regions near region ", locality.value(), " are full"));
     }
-    FURROW_CO_RETURN_IF_ERROR(
-        (co_await node_.control->AllocateRegion({.near = locality, .newest_known = newest})).status());
+    FURROW_CO_RETURN_IF_ERROR((co_await node_.control->AllocateRegion(
+                                   {.near = locality, .newest_known = newest, .deadline = deadline}))
+                                  .status());
   }
 }
 

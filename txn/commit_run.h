@@ -85,7 +85,9 @@ class CommitRun {
   Task<bool> ValidateRemote(std::span<std::unique_ptr<RemoteReads>> remote);
   Task<bool> StartReads(RemoteReads& reads);
   Task<bool> StartMessages(RemoteReads& reads);
-  Task<bool> Compare(RemoteReads& reads);
+  Task<bool> TakeWords(std::span<std::unique_ptr<RemoteReads>> remote);
+  bool CompareWords(const RemoteReads& reads);
+  Task<bool> CompareAnswers(RemoteReads& reads);
   Task<bool> CommitBackups(Timestamp w);
   Task<bool> CommitPrimaries(Timestamp w);
   Task<void> AbortLocked();

@@ -15,6 +15,7 @@
 #include <coroutine>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -71,6 +72,8 @@ struct CommitOp : rdma::Operation {
 
 class Coordinator {
  public:
+  static constexpr Nanos kNoDeadline = std::numeric_limits<Nanos>::max();
+
   explicit Coordinator(Worker& worker);
   ~Coordinator();
   absl::Status Start();
@@ -97,16 +100,15 @@ class Coordinator {
 
   // --- allocation (allocate.cc) ---
   LeaseCache& leases() { return leases_; }
-  // Fills the cache for (locality, size class) or says why not.
-  Task<absl::Status> RefillLeases(RegionId locality, storage::SizeClass size_class);
+  // Fills the cache for (locality, size class) or says why not: all who want the same wait for one refill,
+  // each until its own deadline. The refill goes on without them: slots that a primary has leased are here,
+  // whoever still wants them.
+  Task<absl::Status> RefillLeases(RegionId locality, storage::SizeClass size_class, Nanos deadline);
   // At the primary: leases slots to whoever asks, cutting blocks and growing the group as needed.
   Task<absl::Status> LeaseHere(RegionId locality, storage::SizeClass size_class, uint32_t count,
-                               NodeId holder, std::vector<storage::SlotLease>* out);
-  Task<absl::Status> FetchLeases(RegionId locality, storage::SizeClass size_class);
-  // Asks the primary that the mapping names. FailedPrecondition: it is not the primary.
-  Task<absl::Status> LeaseFrom(const cluster::RegionMapping& mapping, RegionId locality,
-                               storage::SizeClass size_class, uint32_t count,
-                               std::vector<storage::SlotLease>* slots);
+                               NodeId holder, Nanos deadline, std::vector<storage::SlotLease>* out);
+  // How long it may take: shorter than a call, so that what was leased is not given to one who is gone.
+  static constexpr Nanos kLeaseNs = 8 * kSecond;
   // Returns every cached lease to its primary.
   void ReturnLeases();
 
@@ -128,9 +130,11 @@ class Coordinator {
     std::coroutine_handle<> waiter{};
     EventLoop::TimerId timer = 0;
   };
-  // Sends a request; waits only for room. `answer_bytes` bounds the answer's body.
+  // Sends a request; waits only for room. `answer_bytes` bounds the answer's body, `deadline` the whole call,
+  // which never takes longer than ten seconds.
   Task<absl::Status> StartCall(PendingCall& call, NodeId node, MessageType type, uint32_t count,
-                               std::span<const std::byte> body, size_t answer_bytes);
+                               std::span<const std::byte> body, size_t answer_bytes,
+                               Nanos deadline = kNoDeadline);
   // Waits for the answer of a call that was started: OK when call.answer is there.
   Task<absl::Status> FinishCall(PendingCall& call);
   // Both: sends a request and waits for the answer's bytes (header and body).
@@ -185,6 +189,8 @@ class Coordinator {
   void Collect();
   std::vector<std::unique_ptr<LinkState>>& links() { return links_; }
   Worker& worker() { return worker_; }
+  // Where READs of this worker place their bytes.
+  rdma::RegisteredPool& scratch() { return scratch_; }
 
  private:
   friend class CommitRun;
@@ -200,6 +206,17 @@ class Coordinator {
   // when Append() returns, otherwise with the completion.
   absl::Status AppendAndRelease(rdma::RingWriter& ring, std::span<std::byte> body, CommitOp* op,
                                 rdma::WorkRequest::Notify notify);
+  // A refill of the cache under way.
+  struct Refill {
+    std::vector<std::coroutine_handle<>> waiters{};
+    absl::Status status{};  // when nobody waits any more
+  };
+  Task<void> FillLeases(RegionId locality, storage::SizeClass size_class, std::shared_ptr<Refill> refill);
+  Task<absl::Status> FetchLeases(RegionId locality, storage::SizeClass size_class);
+  // Asks the primary that the mapping names. FailedPrecondition: it is not the primary.
+  Task<absl::Status> LeaseFrom(const cluster::RegionMapping& mapping, RegionId locality,
+                               storage::SizeClass size_class, uint32_t count,
+                               std::vector<storage::SlotLease>* slots);
   Task<void> CutAhead(RegionId locality, storage::SizeClass size_class);
   // Asks for the next regions of the groups that run low, one after the other, before anybody waits for them.
   Task<void> GrowAhead();
@@ -243,8 +260,7 @@ class Coordinator {
   uint64_t next_request_ = 1;
   // Calls that were given up: the room that their answers will free, by request.
   absl::flat_hash_map<uint64_t, std::pair<NodeId, uint64_t>> late_;
-  // (locality, class) whose leases are being fetched, and who waits for them.
-  absl::flat_hash_map<uint64_t, std::vector<std::coroutine_handle<>>> refills_;
+  absl::flat_hash_map<uint64_t, std::shared_ptr<Refill>> refills_;  // by locality and class
 };
 
 }  // namespace furrow::txn

@@ -106,7 +106,7 @@ Task<void> Participant::ServeLease(Pinned<rdma::InboundRing> ring, uint64_t requ
   std::vector<storage::SlotLease> slots;
   absl::Status status = co_await worker_.coordinator().LeaseHere(
       RegionId(lease.locality), storage::SizeClass(static_cast<uint8_t>(lease.size_class)), lease.count,
-      ring->from.node, &slots);
+      ring->from.node, worker_.loop().Now() + Coordinator::kLeaseNs, &slots);
   if (!status.ok()) {
     FURROW_LOG_EVERY(WARNING, kSecond)
         << "no slots for node " << ring->from.node.value() << ": " << status.ToString();

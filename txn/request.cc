@@ -29,8 +29,9 @@ Task<absl::StatusOr<std::vector<std::byte>>> Coordinator::Call(NodeId node, Mess
 }
 
 Task<absl::Status> Coordinator::StartCall(PendingCall& call, NodeId node, MessageType type, uint32_t count,
-                                          std::span<const std::byte> body, size_t answer_bytes) {
-  const Nanos deadline = worker_.loop().Now() + kCallDeadlineNs;
+                                          std::span<const std::byte> body, size_t answer_bytes,
+                                          Nanos deadline) {
+  deadline = std::min(deadline, worker_.loop().Now() + kCallDeadlineNs);
   const uint64_t room = rdma::RecordBytes(sizeof(MessageHeader) + answer_bytes);
   const uint64_t need = rdma::RecordBytes(sizeof(MessageHeader) + body.size());
   const Pinned<LinkState> state = LinkTo(node);

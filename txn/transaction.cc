@@ -124,7 +124,7 @@ Task<absl::StatusOr<Transaction::Allocation>> Transaction::AllocSlow(RegionId lo
   absl::StatusOr<Allocation> result = Allocation{};
   while (!TryAllocCached(locality, bytes, &result)) {
     absl::Status filled =
-        co_await worker_.coordinator().RefillLeases(locality, storage::ClassForPayload(bytes));
+        co_await worker_.coordinator().RefillLeases(locality, storage::ClassForPayload(bytes), deadline_);
     if (!filled.ok()) co_return filled;
   }
   co_return std::move(result);

@@ -31,6 +31,7 @@ struct CommitRun::RemoteReads {
   const Pinned<LinkState> state;
   absl::InlinedVector<Access*, 8> accesses;
   absl::InlinedVector<const cluster::RegionMapping*, 8> mappings;  // of the accesses
+  bool by_message = false;
   // READs under way, and where they place the words.
   std::optional<ScratchBuffer> words;
   rdma::OperationGroup group;
@@ -113,11 +114,14 @@ std::optional<bool> CommitRun::ValidateNow(const RemoteReads& reads) {
 }
 
 Task<bool> CommitRun::ValidateRemote(std::span<std::unique_ptr<RemoteReads>> remote) {
+  for (const std::unique_ptr<RemoteReads>& reads : remote) {
+    reads->by_message = !reads->state->link->connection->completes_at_once() &&
+                        reads->accesses.size() > node_.options.validate_by_message_above;
+  }
+  if (!co_await TakeWords(remote)) co_return false;
   bool ok = true;
   for (const std::unique_ptr<RemoteReads>& reads : remote) {
-    const bool by_message = !reads->state->link->connection->completes_at_once() &&
-                            reads->accesses.size() > node_.options.validate_by_message_above;
-    ok = by_message ? co_await StartMessages(*reads) : co_await StartReads(*reads);
+    ok = reads->by_message ? co_await StartMessages(*reads) : co_await StartReads(*reads);
     if (!ok) break;
   }
   // READs place their bytes in our buffers: all have ended before one is given back. Messages are given up.
@@ -128,19 +132,36 @@ Task<bool> CommitRun::ValidateRemote(std::span<std::unique_ptr<RemoteReads>> rem
       ok = false;
     }
   }
-  for (size_t i = 0; i < remote.size() && ok; ++i) ok = co_await Compare(*remote[i]);
+  // What is here already may say no, before an answer is waited for.
+  for (size_t i = 0; i < remote.size() && ok; ++i) ok = CompareWords(*remote[i]);
+  for (size_t i = 0; i < remote.size() && ok; ++i) ok = co_await CompareAnswers(*remote[i]);
   co_return ok;
+}
+
+// Room for the words of all READs, or none of it: locks are held, and who had some of it and waited for more
+// might wait for another that does the same. False: the deadline passed.
+Task<bool> CommitRun::TakeWords(std::span<std::unique_ptr<RemoteReads>> remote) {
+  while (true) {
+    bool all = true;
+    for (const std::unique_ptr<RemoteReads>& reads : remote) {
+      if (reads->by_message) continue;
+      reads->words.emplace(coordinator_.scratch_, 8 * reads->accesses.size());
+      all = !reads->words->empty();
+      if (!all) break;
+    }
+    if (all) co_return true;
+    for (const std::unique_ptr<RemoteReads>& reads : remote) reads->words.reset();
+    if (worker_.loop().Now() > tx_.deadline_) {
+      op_->timed_out = true;
+      co_return false;
+    }
+    co_await worker_.loop().Yield();
+  }
 }
 
 // False: the deadline passed.
 Task<bool> CommitRun::StartReads(RemoteReads& reads) {
   rdma::Connection& connection = *reads.state->link->connection;
-  reads.words.emplace(coordinator_.scratch_, 8 * reads.accesses.size());
-  while (reads.words->empty() && worker_.loop().Now() <= tx_.deadline_) {
-    co_await worker_.loop().Yield();
-    reads.words.emplace(coordinator_.scratch_, 8 * reads.accesses.size());
-  }
-  op_->timed_out = op_->timed_out || reads.words->empty();
   for (size_t first = 0; first < reads.accesses.size() && !op_->timed_out; first += kBatch) {
     const size_t n = std::min(kBatch, reads.accesses.size() - first);
     std::array<rdma::WorkRequest, kBatch> requests;
@@ -177,9 +198,9 @@ Task<bool> CommitRun::StartMessages(RemoteReads& reads) {
     reads.calls.push_back(std::make_unique<Coordinator::PendingCall>(coordinator_));
     absl::Status sent = absl::ResourceExhaustedError("not tried");
     while (absl::IsResourceExhausted(sent)) {  // no buffer or request is free: completions will make room
-      sent = co_await coordinator_.StartCall(*reads.calls.back(), reads.node, MessageType::kValidate,
-                                             static_cast<uint32_t>(entries.size()),
-                                             std::as_bytes(std::span(entries)), sizeof(ValidateEntry));
+      sent = co_await coordinator_.StartCall(
+          *reads.calls.back(), reads.node, MessageType::kValidate, static_cast<uint32_t>(entries.size()),
+          std::as_bytes(std::span(entries)), sizeof(ValidateEntry), tx_.deadline_);
       if (!absl::IsResourceExhausted(sent)) break;
       if (worker_.loop().Now() > tx_.deadline_) sent = absl::DeadlineExceededError(sent.message());
       co_await worker_.loop().Yield();
@@ -191,14 +212,18 @@ Task<bool> CommitRun::StartMessages(RemoteReads& reads) {
   co_return true;
 }
 
-// What the READs, which have ended, or the answers say.
-Task<bool> CommitRun::Compare(RemoteReads& reads) {
+// What the READs say, which have ended.
+bool CommitRun::CompareWords(const RemoteReads& reads) {
   for (size_t i = 0; reads.words.has_value() && i < reads.accesses.size(); ++i) {
     const Access& access = *reads.accesses[i];
     if (storage::LoadWord(reads.words->bytes().data() + 8 * i) == access.observed) continue;
     op_->conflict = {.reason = AbortReason::kValidateConflict, .address = access.address};
-    co_return false;
+    return false;
   }
+  return true;
+}
+
+Task<bool> CommitRun::CompareAnswers(RemoteReads& reads) {
   for (const std::unique_ptr<Coordinator::PendingCall>& call : reads.calls) {
     const absl::Status answered = co_await coordinator_.FinishCall(*call);
     MessageHeader header;

@@ -18,6 +18,10 @@ class WatchedControl final : public cluster::ControlPlane {
   Task<absl::StatusOr<const cluster::RegionMapping*>> AllocateRegion(
       cluster::AllocateRegionRequest request) override {
     ++(request.ahead ? ahead : needed);
+    if (slow && !request.ahead) {
+      co_await EventLoop::Current()->SleepUntil(request.deadline);
+      co_return absl::DeadlineExceededError("the manager is slow");
+    }
     if (request.ahead ? refuse_ahead : refuse_needed) co_return absl::ResourceExhaustedError("no room");
     co_return co_await inner_.AllocateRegion(request);
   }
@@ -28,6 +32,7 @@ class WatchedControl final : public cluster::ControlPlane {
   int needed = 0;
   bool refuse_ahead = false;
   bool refuse_needed = false;
+  bool slow = false;
 
  private:
   cluster::ControlPlane& inner_;
@@ -89,6 +94,48 @@ TEST_F(RegionStep, AGroupThatWasRefusedAsksAgainLater) {
   EXPECT_TRUE(Take(2 * kPerRegion, kMillisecond).ok());
   EXPECT_GE(control_->ahead, 2);
   EXPECT_EQ(control_->needed, 0);
+}
+
+// Both want the same, and are asked for together.
+TEST_F(RegionStep, WhoWaitsForARegionWaitsUntilItsOwnDeadline) {
+  control_->refuse_ahead = control_->slow = true;
+  txn::Worker& worker = cluster_.worker(0, 0);
+  Nanos due[2] = {};
+  Nanos ended[2] = {};
+  absl::Status status[2];
+  auto take = [&](int i, Nanos deadline_ns) -> Task<void> {
+    txn::Transaction tx(worker, {.deadline_ns = deadline_ns});
+    due[i] = worker.loop().Now() + deadline_ns;
+    status[i] = co_await tx.Begin();
+    while (status[i].ok()) status[i] = (co_await tx.Alloc(region_, kHalfBlock)).status();
+    ended[i] = worker.loop().Now();
+  };
+  worker.loop().Spawn(take(0, 2 * kSecond));
+  worker.loop().Spawn(take(1, 100 * kMillisecond));
+  ASSERT_TRUE(
+      cluster_.world()
+          .RunUntil([&] { return ended[0] != 0 && ended[1] != 0; }, cluster_.world().now() + 20 * kSecond)
+          .ok());
+  for (int i : {0, 1}) {
+    EXPECT_EQ(status[i].code(), absl::StatusCode::kDeadlineExceeded) << status[i];
+    EXPECT_LT(ended[i] - due[i], 10 * kMillisecond) << "transaction " << i;
+  }
+  EXPECT_EQ(control_->needed, 1);
+}
+
+// Nobody else can use them before this member returns them.
+TEST_F(RegionStep, SlotsThatAreLeasedTooLateAreKeptForOthers) {
+  txn::Worker& worker = cluster_.worker(1, 0);
+  cluster_.world().Pause(cluster_.process(0));
+  Run(1, [&]() -> Task<void> {
+    txn::Transaction tx(worker, {.deadline_ns = 10 * kMillisecond});
+    EXPECT_TRUE((co_await tx.Begin()).ok());
+    const auto made = co_await tx.Alloc(region_, kBytes);
+    EXPECT_EQ(made.status().code(), absl::StatusCode::kDeadlineExceeded) << made.status();
+  });
+  cluster_.world().Resume(cluster_.process(0));
+  ASSERT_TRUE(cluster_.world().RunFor(5 * kMillisecond).ok());
+  EXPECT_FALSE(worker.coordinator().leases().Slots(region_, storage::ClassForPayload(kBytes)).empty());
 }
 
 TEST_F(RegionStep, WhereThereIsNoMemoryThereIsStillAClearError) {

@@ -247,6 +247,61 @@ TEST_F(ValidateAtOnceStep, AChangeAtAnyPrimaryIsNoticed) { ExpectEachChangeNotic
 TEST_F(ValidateByMessageStep, AllPrimariesAreAskedBeforeOneIsWaitedFor) { ExpectBothAskedAtOnce(); }
 TEST_F(ValidateByMessageStep, AChangeAtAnyPrimaryIsNoticed) { ExpectEachChangeNoticed(); }
 
+// One that holds some of what it needs and waits for the rest may wait for another that does the same.
+TEST_F(ValidateStep, WhoWaitsForABufferHoldsNone) {
+  rdma::RegisteredPool& scratch = cluster_.worker(0, 0).coordinator().scratch();
+  std::vector<std::span<std::byte>> taken;
+  const auto take_all = [&] {
+    for (size_t bytes = rdma::RegisteredPool::kMaxBytes; bytes >= rdma::RegisteredPool::kMinBytes;
+         bytes /= 2) {
+      for (auto some = scratch.Take(bytes); !some.empty(); some = scratch.Take(bytes)) taken.push_back(some);
+    }
+  };
+  int looks = 0;
+  bool ended = false;
+  const auto look = [&]() -> Task<void> {
+    EventLoop& loop = cluster_.worker(0, 0).loop();
+    for (; looks < 20; ++looks) {
+      co_await loop.SleepFor(20 * kMicrosecond);
+      const auto one = scratch.Take(rdma::RegisteredPool::kMinBytes);
+      EXPECT_FALSE(one.empty()) << "VALIDATE sits on the one buffer that there is, and needs two";
+      if (!one.empty()) scratch.Give(one);
+    }
+    for (const auto some : taken) scratch.Give(some);
+    ended = true;
+  };
+  const txn::CommitResult result = ReadAllAndWrite([&]() -> Task<void> {
+    take_all();
+    scratch.Give(taken.back());
+    taken.pop_back();
+    cluster_.worker(0, 0).loop().Spawn(look());
+    co_return;
+  });
+  EXPECT_TRUE(result.committed()) << result.status;
+  EXPECT_TRUE(ended) << "it had its buffers before they were given back";
+}
+
+// What a peer does not answer is waited for until the transaction's deadline.
+TEST_F(ValidateByMessageStep, ASilentPrimaryEndsTheCommitAtItsDeadline) {
+  const Nanos begun = cluster_.world().now();
+  txn::CommitResult result;
+  bool done = false;
+  auto body = [&]() -> Task<void> {
+    txn::Transaction tx(cluster_.worker(0, 0), {.deadline_ns = 50 * kMillisecond});
+    EXPECT_TRUE((co_await tx.Begin()).ok());
+    for (Address address : remote_) EXPECT_TRUE((co_await tx.Read(address, kBytes)).ok());
+    EXPECT_TRUE((co_await tx.Read(own_, kBytes)).ok());
+    EXPECT_TRUE(tx.OpenForWrite(own_, kBytes).ok());
+    cluster_.world().Pause(cluster_.process(2));
+    result = co_await tx.Commit();
+  };
+  cluster_.worker(0, 0).loop().Spawn(Then(body(), &done));
+  ASSERT_TRUE(cluster_.world().RunUntil([&] { return done; }, begun + 20 * kSecond).ok());
+  EXPECT_EQ(result.status.code(), absl::StatusCode::kDeadlineExceeded) << result.status;
+  EXPECT_LT(cluster_.world().now() - begun, kSecond);
+  cluster_.world().Resume(cluster_.process(2));
+}
+
 TEST_F(ValidateByMessageStep, ReadSetsLargerThanAMessageGoInSeveral) {
   const size_t largest = Link(2).messages->max_record();
   for (size_t n = remote_.size(); n * sizeof(txn::ValidateEntry) <= 2 * largest; n += 20) {
