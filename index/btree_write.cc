@@ -159,10 +159,14 @@ Task<absl::Status> Btree::GiveRangeAway(txn::Transaction& tx, PathNode parent, N
   while (true) {
     const uint32_t bytes = ReadBytes(route);
     const txn::ReadResult read = co_await tx.Read(route.address, bytes);
-    if (!read.ok()) co_return read.status();
+    // A drop takes nodes one by one: this one may be there without its neighbour.
+    if (!read.ok() && !IsMissing(read.status())) co_return read.status();
+    if (!read.ok() || !NodeView(*read, sizes_).IsNodeOf(id_, partition_)) {
+      co_return co_await WhyMissing(life_, tx, id_,
+                                    absl::StrCat("no sibling is at ", ToString(route.address)));
+    }
     const NodeView node(*read, sizes_);
-    if (!node.IsNodeOf(id_, partition_) || node.level() != route.level)
-      co_return Broken(route.address, "is no sibling");
+    if (node.level() != route.level) co_return Broken(route.address, "is no sibling");
     const bool inner = node.level() > 0;
     const std::string_view first = inner && !to_left  ? low.key
                                    : node.count() > 0 ? node.key(0)
@@ -203,10 +207,13 @@ Task<absl::Status> Btree::CollapseRoot(txn::Transaction& tx) const {
     const int level = root.level() - 1;
     const Address child = Address::FromBits(root.value(0));
     const txn::ReadResult child_read = co_await tx.Read(child, sizes_.of(level));
-    if (!child_read.ok()) co_return child_read.status();
+    if (!child_read.ok() && !IsMissing(child_read.status())) co_return child_read.status();
+    if (!child_read.ok() || !NodeView(*child_read, sizes_).IsNodeOf(id_, partition_)) {
+      co_return co_await WhyMissing(life_, tx, id_,
+                                    absl::StrCat("the root's child is not at ", ToString(child)));
+    }
     const NodeView node(*child_read, sizes_);
-    if (!node.IsNodeOf(id_, partition_) || node.level() != level)
-      co_return Broken(child, "is not the root's child");
+    if (node.level() != level) co_return Broken(child, "is not the root's child");
     Unpacked contents(node.bytes());
     FURROW_CO_ASSIGN_OR_RETURN(NodeEditor editor, Edit(tx, root_, sizes_.inner, level));
     FURROW_CHECK(editor.Build(id_, partition_, level, {}, {}, contents.entries()));

@@ -1,6 +1,11 @@
 // Freeing the storage of a table: rows with the leaves or buckets that name them, nodes after their children,
 // chunks of a directory after their buckets. What was freed before, by an earlier run or another process, is
 // passed over: every object names itself, and its slot may be somebody else's by now.
+//
+// Who still uses the table changes what is to be freed, and may do so for as long as nothing of it is gone: a
+// transaction that frees much would lose to theirs for ever. One that has lost a few times therefore closes
+// its nodes and buckets first, one by one, in transactions as short as theirs; users then find no part of
+// their index there, and ask the catalog.
 #include <algorithm>
 #include <cstring>
 
@@ -18,6 +23,10 @@ namespace {
 constexpr uint32_t kBucketsPerTransaction = 16;  // with their rows
 constexpr uint32_t kRowsPerTransaction = 128;    // and those of one more bucket and its chain
 constexpr int kOverflowPerTransaction = 8;       // of one chain
+// How often a transaction loses before it closes what it frees.
+constexpr int kOpenTries = 3;
+// In the index id of a node or home bucket: it is closed. No index has so large an id.
+constexpr uint32_t kClosed = 1u << 31;
 
 // The object at `address`, `bytes` of it; empty if it is gone.
 Task<absl::StatusOr<std::span<const std::byte>>> ReadIfThere(txn::Transaction& tx, Address address,
@@ -57,6 +66,36 @@ struct Part {
   }
 };
 
+// Makes the node or bucket at `address` none of its index, for all but who frees it.
+Task<absl::Status> Close(txn::Transaction& tx, const Part& part, Address address, uint32_t bytes) {
+  FURROW_CO_ASSIGN_OR_RETURN(const std::span<const std::byte> read, co_await ReadIfThere(tx, address, bytes));
+  uint32_t index = 0;
+  if (!read.empty()) std::memcpy(&index, read.data(), sizeof(index));
+  if (index != part.id()) co_return absl::OkStatus();  // gone, or closed before
+  index |= kClosed;
+  FURROW_CO_ASSIGN_OR_RETURN(const std::span<std::byte> write, tx.OpenForWrite(address, bytes));
+  std::memcpy(write.data(), &index, sizeof(index));
+  co_return absl::OkStatus();
+}
+
+// Runs `free`, which frees `objects`, of `bytes` each, against those who still use them.
+Task<absl::Status> RunAndCloseIfLost(const Part& part, std::span<const Address> objects, uint32_t bytes,
+                                     txn::Worker::Body free) {
+  int tries = 0;
+  const txn::CommitResult open = co_await part.worker.Run([&](txn::Transaction& tx) -> Task<absl::Status> {
+    if (++tries > kOpenTries) co_return absl::CancelledError();
+    co_return co_await free(tx);
+  });
+  if (tries <= kOpenTries) co_return open.status;
+  for (const Address object : objects) {
+    if (object.is_null()) continue;
+    const txn::CommitResult closed =
+        co_await part.worker.Run([&](txn::Transaction& tx) { return Close(tx, part, object, bytes); });
+    FURROW_CO_RETURN_IF_ERROR(closed.status);
+  }
+  co_return (co_await part.worker.Run(free)).status;
+}
+
 // The record without what `change` takes out of it.
 template <class Change>
 Task<absl::Status> ChangePartition(txn::Transaction& tx, const Part& part, Change change) {
@@ -74,19 +113,26 @@ struct Node {
   std::vector<Address> children;  // of an inner node
 };
 
+NodeBytes SizesOf(const Part& part) { return NodeBytes::For(part.table.max_key_bytes(part.index)); }
+
+uint32_t ReadBytesOf(const Part& part, Address at, int level) {
+  const bool is_root = at == part.table.indexes[part.index].partitions[part.partition].root;
+  return is_root ? SizesOf(part).inner : SizesOf(part).of(level);
+}
+
 Task<absl::Status> FreeLeafOrRead(txn::Transaction& tx, const Part& part, Address at, int level,
                                   const Node* expected, Node* out) {
   *out = Node{};
-  const NodeBytes sizes = NodeBytes::For(part.table.max_key_bytes(part.index));
-  const Address root = part.table.indexes[part.index].partitions[part.partition].root;
-  const uint32_t wanted = at == root ? sizes.inner : sizes.of(level);
-  FURROW_CO_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, co_await ReadIfThere(tx, at, wanted));
+  FURROW_CO_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes,
+                             co_await ReadIfThere(tx, at, ReadBytesOf(part, at, level)));
   if (bytes.empty()) {
     out->gone = true;
     co_return absl::OkStatus();
   }
-  const NodeView node(bytes, sizes);
-  if (!node.IsNodeOf(part.id(), part.partition) || (level >= 0 && node.level() != level)) {
+  const NodeView node(bytes, SizesOf(part));
+  const bool ours =
+      node.IsNodeOf(part.id(), part.partition) || node.IsNodeOf(part.id() | kClosed, part.partition);
+  if (!ours || (level >= 0 && node.level() != level)) {
     out->gone = true;
     co_return absl::OkStatus();
   }
@@ -112,10 +158,10 @@ Task<absl::Status> FreeNode(const Part& part, Address at, int level) {
   bool again = false;
   while (true) {
     Node now;
-    const txn::CommitResult result = co_await part.worker.Run([&](txn::Transaction& tx) {
-      return FreeLeafOrRead(tx, part, at, level, again ? &seen : nullptr, &now);
-    });
-    FURROW_CO_RETURN_IF_ERROR(result.status);
+    FURROW_CO_RETURN_IF_ERROR(co_await RunAndCloseIfLost(
+        part, std::span(&at, 1), ReadBytesOf(part, at, level), [&](txn::Transaction& tx) {
+          return FreeLeafOrRead(tx, part, at, level, again ? &seen : nullptr, &now);
+        }));
     if (now.gone) co_return absl::OkStatus();
     seen = std::move(now);
     again = true;
@@ -151,7 +197,7 @@ Task<absl::Status> FreeBucket(txn::Transaction& tx, const Part& part, Address ho
                              co_await ReadIfThere(tx, home, part.bucket_bytes()));
   if (bytes.empty()) co_return absl::OkStatus();
   const Bucket bucket = BucketFrom(bytes);
-  if (bucket.index != part.id()) co_return absl::OkStatus();
+  if ((bucket.index & ~kClosed) != part.id()) co_return absl::OkStatus();
   uint64_t next = bucket.next;
   for (int i = 0; next != 0; ++i) {
     if (i == kOverflowPerTransaction) {
@@ -222,9 +268,9 @@ Task<absl::Status> FreeChunk(const Part& part, IndexPartition partition) {
       const std::span<const Address> some =
           all.subspan(from, std::min<size_t>(kBucketsPerTransaction, all.size() - from));
       size_t done = 0;
-      const txn::CommitResult freed =
-          co_await part.worker.Run([&](txn::Transaction& tx) { return FreeBuckets(tx, part, some, &done); });
-      FURROW_CO_RETURN_IF_ERROR(freed.status);
+      FURROW_CO_RETURN_IF_ERROR(co_await RunAndCloseIfLost(
+          part, some, part.bucket_bytes(),
+          [&](txn::Transaction& tx) { return FreeBuckets(tx, part, some, &done); }));
       from += done;
     }
   }

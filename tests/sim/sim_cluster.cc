@@ -287,6 +287,15 @@ absl::StatusOr<RegionId> SimCluster::AddRegion(uint32_t primary, RegionId near) 
   return mapping.id;
 }
 
+void SimCluster::Abandon() {
+  for (auto& m : members_) {
+    for (auto& loop : m->loops) {
+      m->process.Detach(*loop);
+      loop->DestroyTasks();
+    }
+  }
+}
+
 // --- disturbance ---
 
 void SimCluster::StartDisturbance(std::function<bool()> stop) { Disturb(std::move(stop)); }
