@@ -18,7 +18,7 @@ install(TARGETS ${furrow_installed_targets} EXPORT FurrowTargets
 foreach(folder base rdma storage cluster txn index client)
   install(DIRECTORY ${CMAKE_SOURCE_DIR}/${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/furrow
     COMPONENT development FILES_MATCHING PATTERN "*.h" PATTERN "*test*" EXCLUDE PATTERN "*contract*" EXCLUDE
-    PATTERN "sim" EXCLUDE)
+    PATTERN "sim" EXCLUDE PATTERN "verbs" EXCLUDE)
 endforeach()
 install(EXPORT FurrowTargets NAMESPACE furrow:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Furrow
   COMPONENT development)

@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <deque>
@@ -404,6 +405,11 @@ TEST_P(MeshContractTest, WorkersOnThreadsExchangeMessages) {
   }
   threads.clear();
   EXPECT_EQ(finished, 2);
+  // Late, and not lost.
+  ASSERT_TRUE(RunUntil([&] {
+    return std::all_of(a.workers.begin(), a.workers.end(),
+                       [&](auto& worker) { return worker->mesh.link(b.node)->connection->idle(); });
+  }));
   for (auto& worker : b.workers) EXPECT_EQ(worker->heard.size(), 2u * kMessages);
 }
 
