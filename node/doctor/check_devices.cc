@@ -27,17 +27,7 @@ std::string PortName(const DeviceFacts& device, const PortFacts& port) {
   return absl::StrCat(device.name, " port ", port.number);
 }
 
-// An address as a GID holds it, in the kernel's way of writing; empty: it is none.
-std::string GidOf(const std::string& host) {
-  unsigned char bytes[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-  if (inet_pton(AF_INET, host.c_str(), bytes + 12) != 1 && inet_pton(AF_INET6, host.c_str(), bytes) != 1)
-    return "";
-  std::vector<std::string> groups;
-  for (int i = 0; i < 16; i += 2) groups.push_back(absl::StrFormat("%02x%02x", bytes[i], bytes[i + 1]));
-  return absl::StrJoin(groups, ":");
-}
-
-// And back, as people write it.
+// The address of a GID, as people write it.
 std::string AddressOf(const std::string& gid) {
   unsigned char bytes[16];
   char text[INET6_ADDRSTRLEN];
@@ -50,7 +40,12 @@ std::string AddressOf(const std::string& gid) {
 }  // namespace
 
 void CheckDevices(const HostFacts& facts, const Plan& plan, Findings* findings) {
-  const FabricChoice fabric = ChooseFabric(plan);
+  const FabricChoice fabric = ChooseFabric(facts, plan);
+  if (!fabric.verbs && !plan.OneHost()) {
+    findings->Error(absl::StrCat("shared memory (--fabric shm) reaches no other host, and the plan has ",
+                                 plan.nodes - plan.NodesHere(), " nodes on others"),
+                    "--fabric verbs, or all nodes on this host");
+  }
   if (facts.devices.empty() && !fabric.verbs) {
     findings->Ok(
         "there is no RDMA device. Members on this host use shared memory (shm), and a cluster on one host "
@@ -95,7 +90,7 @@ void CheckPorts(const HostFacts& facts, const Plan& plan, Findings* findings) {
   bool active = false;
   for (const DeviceFacts& device : facts.devices)
     for (const PortFacts& port : device.ports) active |= Usable(device) && port.state == "ACTIVE";
-  const bool fatal = ChooseFabric(plan).verbs && !active;
+  const bool fatal = ChooseFabric(facts, plan).verbs && !active;
   for (const DeviceFacts& device : facts.devices) {
     for (const PortFacts& port : device.ports) {
       const std::string found = absl::StrCat(PortName(device, port), ": ", port.state, ", ",
@@ -136,7 +131,7 @@ void CheckGids(const HostFacts& facts, const Plan& plan, Findings* findings) {
       }
     }
   }
-  if (found || facts.devices.empty() || !ChooseFabric(plan).verbs) return;
+  if (found || facts.devices.empty() || !ChooseFabric(facts, plan).verbs) return;
   if (infiniband) {
     findings->Ok(absl::StrCat("an InfiniBand port needs no GID for ", plan.Host(),
                               ": the address must be that of its IPoIB interface"));
@@ -171,7 +166,7 @@ void CheckMtu(const HostFacts& facts, const Plan& plan, Findings* findings) {
 }
 
 void CheckCapacity(const HostFacts& facts, const Plan& plan, Findings* findings) {
-  if (!ChooseFabric(plan).verbs) return;
+  if (!ChooseFabric(facts, plan).verbs) return;
   const Needs needs = NeedsOf(plan);
   for (const DeviceFacts& device : facts.devices) {
     if (!device.limits.has_value()) continue;
@@ -188,6 +183,8 @@ void CheckCapacity(const HostFacts& facts, const Plan& plan, Findings* findings)
     constexpr char kFewer[] = "plan fewer workers or nodes per device, or set the driver's limits higher";
     compare("queue pairs", needs.queue_pairs, has.queue_pairs, kFewer);
     compare("completion queues", needs.completion_queues, has.completion_queues, kFewer);
+    compare("entries of a completion queue", needs.entries_per_completion_queue,
+            has.entries_per_completion_queue, "plan fewer members: the connections of a worker share one");
     compare("memory regions", needs.memory_regions, has.memory_regions,
             "plan larger regions (--region-size) or fewer workers");
     compare("requests per queue pair", needs.requests_per_queue_pair, has.requests_per_queue_pair,

@@ -83,7 +83,7 @@ void CheckClock(const HostFacts& facts, const Plan& plan, Findings* findings) {
 
 void CheckModules(const HostFacts& facts, const Plan& plan, Findings* findings) {
   const std::string loaded = absl::StrJoin(facts.modules, ", ");
-  if (!ChooseFabric(plan).verbs) {
+  if (!ChooseFabric(facts, plan).verbs) {
     if (!loaded.empty()) findings->Ok(absl::StrCat("RDMA modules: ", loaded));
     return;
   }

@@ -27,7 +27,7 @@ std::string Limit(uint64_t bytes) { return bytes == kUnlimited ? "unlimited" : F
 
 void CheckLockedMemory(const HostFacts& facts, const Plan& plan, Findings* findings) {
   const LimitFacts& limits = facts.limits;
-  if (!ChooseFabric(plan).verbs) {
+  if (!ChooseFabric(facts, plan).verbs) {
     findings->Ok("shared memory needs no locked memory");
     return;
   }
@@ -60,7 +60,7 @@ void CheckMemory(const HostFacts& facts, const Plan& plan, Findings* findings) {
   } else {
     findings->Ok(found);
   }
-  if (facts.swap > 0 && !ChooseFabric(plan).verbs) {
+  if (facts.swap > 0 && !ChooseFabric(facts, plan).verbs) {
     findings->Warning(
         absl::StrCat("the host may swap (", FormatBytes(facts.swap), "), also what lies in /dev/shm"),
         "swapoff -a, or vm.swappiness=0: a page that was swapped out stalls a transaction for milliseconds");

@@ -57,6 +57,25 @@ TEST_F(ChecksTest, OneHostNeedsNoDevice) {
   EXPECT_THAT(Oks(), HasSubstr("shared memory (shm)"));
 }
 
+TEST_F(ChecksTest, AutoTakesVerbsWhereADeviceHasTheAddress) {
+  plan_.nodes_here = plan_.nodes;
+  EXPECT_TRUE(ChooseFabric(facts_, plan_).verbs);
+  EXPECT_EQ(ChooseFabric(facts_, plan_).why, "mlx5_0 has the address of --listen");
+  plan_.listen = "10.0.0.9:1";
+  EXPECT_FALSE(ChooseFabric(facts_, plan_).verbs);
+  plan_.nodes_here = 1;
+  EXPECT_TRUE(ChooseFabric(facts_, plan_).verbs) << "shared memory does not reach other hosts";
+  plan_.fabric = "shm";
+  EXPECT_FALSE(ChooseFabric(facts_, plan_).verbs);
+}
+
+TEST_F(ChecksTest, SharedMemoryDoesNotReachOtherHosts) {
+  plan_.fabric = "shm";
+  EXPECT_THAT(
+      Errors(),
+      HasSubstr("shared memory (--fabric shm) reaches no other host, and the plan has 2 nodes on others"));
+}
+
 TEST_F(ChecksTest, SeveralHostsNeedADevice) {
   TakeDevicesAway();
   EXPECT_THAT(Errors(), HasSubstr("rdma.devices: there is no RDMA device, and this plan needs one"));
@@ -129,6 +148,10 @@ TEST_F(ChecksTest, PlanLargerThanTheDevice) {
   EXPECT_THAT(Errors(), HasSubstr("mlx5_0: the plan needs 18 queue pairs of 10"));
   EXPECT_THAT(Errors(), HasSubstr("memory regions of 100 -> plan larger regions"));
   EXPECT_THAT(Errors(), HasSubstr("1088 requests per queue pair of 512"));
+  plan_.nodes = 30;
+  device().limits->entries_per_completion_queue = 32767;
+  EXPECT_THAT(Errors(), HasSubstr("65280 entries of a completion queue of 32767 -> plan fewer members"));
+  plan_.nodes = 3;
   device().limits = GoodHost().devices[0].limits;
   device().limits->reads_in_all = 100;
   EXPECT_THAT(Warnings(), HasSubstr("100 READs may be under way in all"));

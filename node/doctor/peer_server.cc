@@ -66,6 +66,8 @@ absl::Status PeerServer::Answer(const PeerMessage& question) {
       answer.a = WrongBytes(question.a, question.b);
       break;
     case PeerMessage::kWatch:
+      // What an earlier peer has left is no flag of this one's.
+      StoreWord(link_->memory(), kFlagAt, 0);
       watching_ = true;
       looks_ = old_looks_ = 0;
       break;

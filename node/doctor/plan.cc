@@ -1,10 +1,15 @@
 #include "node/doctor/plan.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 
 namespace furrow::node {
 namespace {
@@ -19,7 +24,29 @@ bool IsLoopback(const std::string& host) {
   return host == "localhost" || host == "::1" || absl::StartsWith(host, "127.");
 }
 
+// An InfiniBand port's GIDs are no addresses of IP: its network interface is not in these facts, so any
+// address that is not loopback may be its.
+bool MayHave(const DeviceFacts& device, const std::string& gid) {
+  if (!device.problem.empty() || gid.empty()) return false;
+  for (const PortFacts& port : device.ports) {
+    if (port.state != "ACTIVE") continue;
+    if (port.link_layer == "InfiniBand") return true;
+    for (const GidFacts& has : port.gids)
+      if (has.address == gid) return true;
+  }
+  return false;
+}
+
 }  // namespace
+
+std::string GidOf(const std::string& host) {
+  unsigned char bytes[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+  if (inet_pton(AF_INET, host.c_str(), bytes + 12) != 1 && inet_pton(AF_INET6, host.c_str(), bytes) != 1)
+    return "";
+  std::vector<std::string> groups;
+  for (int i = 0; i < 16; i += 2) groups.push_back(absl::StrFormat("%02x%02x", bytes[i], bytes[i + 1]));
+  return absl::StrJoin(groups, ":");
+}
 
 uint64_t Plan::NodesHere() const {
   if (nodes_here > 0) return std::min(nodes_here, nodes);
@@ -60,7 +87,9 @@ Needs NeedsOf(const Plan& plan) {
   const uint64_t connections = peers * (2 * plan.workers + 4);
   Needs needs;
   needs.queue_pairs = plan.NodesHere() * connections;
-  needs.completion_queues = plan.NodesHere() * (plan.workers + 2 + 2 * peers);
+  // A worker's connections share its two completion queues (rdma/verbs); so do those for leases.
+  needs.completion_queues = plan.NodesHere() * (2 * (plan.workers + 1) + 4 * peers);
+  needs.entries_per_completion_queue = 2 * peers * kRequests;
   // Regions; three rings, a head word and receives of each connection; old versions, staging and buffers of
   // each worker.
   const uint64_t regions = plan.memory / plan.region_size + 5 * connections + 16 * plan.workers;
@@ -73,11 +102,16 @@ Needs NeedsOf(const Plan& plan) {
   return needs;
 }
 
-FabricChoice ChooseFabric(const Plan& plan) {
+FabricChoice ChooseFabric(const HostFacts& facts, const Plan& plan) {
   if (plan.fabric == "verbs") return {true, "--fabric verbs"};
   if (plan.fabric == "shm") return {false, "--fabric shm"};
-  if (plan.OneHost()) return {false, "all nodes are on this host"};
-  return {true, "the nodes are on several hosts"};
+  if (!plan.OneHost()) return {true, "the nodes are on several hosts"};
+  if (!IsLoopback(plan.Host())) {
+    for (const DeviceFacts& device : facts.devices) {
+      if (MayHave(device, GidOf(plan.Host()))) return {true, device.name + " has the address of --listen"};
+    }
+  }
+  return {false, "all nodes are on this host"};
 }
 
 }  // namespace furrow::node

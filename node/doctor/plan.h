@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "node/doctor/host_facts.h"
 
 namespace furrow::node {
 
@@ -37,6 +38,7 @@ struct Needs {
   uint64_t completion_queues = 0;
   uint64_t memory_regions = 0;
   uint64_t requests_per_queue_pair = 0;
+  uint64_t entries_per_completion_queue = 0;
   uint64_t reads_in_all = 0;
   uint64_t locked_memory = 0;  // of one process
   uint64_t descriptors = 0;    // of one process
@@ -44,12 +46,16 @@ struct Needs {
 };
 Needs NeedsOf(const Plan& plan);
 
-// Which fabric members of this plan take here, and why in half a sentence.
+// The GID of an address, in the kernel's way of writing (GidFacts::address). Empty: it is no address.
+std::string GidOf(const std::string& host);
+
+// Which fabric members of this plan take here, and why in half a sentence: "auto" means verbs where a device
+// has the address of `listen`, else shm, which serves one host only.
 struct FabricChoice {
   bool verbs = false;
   std::string why;
 };
-FabricChoice ChooseFabric(const Plan& plan);
+FabricChoice ChooseFabric(const HostFacts& facts, const Plan& plan);
 
 }  // namespace furrow::node
 

@@ -21,7 +21,7 @@ std::string Plural(int count, const char* what) {
 }  // namespace
 
 Subject HostSubject(const HostFacts& facts, const Plan& plan) {
-  const FabricChoice fabric = ChooseFabric(plan);
+  const FabricChoice fabric = ChooseFabric(facts, plan);
   return {absl::StrCat(facts.name, ", kernel ", facts.kernel, ": ",
                        Plural(static_cast<int>(plan.NodesHere()), "node"), " of ", plan.nodes, " here, over ",
                        fabric.verbs ? "verbs" : "shared memory (shm)", " since ", fabric.why),

@@ -14,11 +14,14 @@
 namespace furrow::node {
 namespace {
 
+constexpr uint64_t kNoGid = UINT64_MAX;
+
 struct DoctorFlags {
   Plan plan;
   PeerSettings peer;
   std::string with;   // --peer: where another doctor serves
   std::string serve;  // --serve: where this one does
+  uint64_t gid_index = kNoGid;
   bool json = false;
   std::string root;
 };
@@ -35,15 +38,21 @@ absl::Status Parse(const std::vector<std::string>& arguments, DoctorFlags* f) {
   flags.Size("region-size", &p.region_size, "bytes of a region (default 64M)");
   flags.Switch("huge-pages", &p.huge_pages, "nodes are to use 2 MB pages");
   flags.Text("fabric", "NAME", &p.fabric,
-             "verbs, shm, or auto: shm if all nodes are on this host (default auto)");
+             "verbs, shm, or auto: verbs if a device has the address of --listen (default auto)");
   flags.Text("listen", "HOST:PORT", &p.listen,
              "address of a node here; chooses the RDMA device (default 127.0.0.1:0)");
   flags.Text("dir", "DIR", &p.directory, "a node's own directory, on disk (default: not examined)");
   flags.Text("memory-dir", "DIR", &p.memory_directory, "where memory files go (default /dev/shm)");
-  flags.Text("peer", "ENDPOINT", &f->with,
-             "instead: try the fabric with the doctor that serves there (an absolute path of a socket)");
+  flags.Text(
+      "peer", "ENDPOINT", &f->with,
+      "instead: try the fabric with the doctor that serves there: HOST or HOST:PORT for verbs, an absolute "
+      "path of a socket for shm");
   flags.Text("serve", "ENDPOINT", &f->serve, "instead: be that doctor, until SIGINT or SIGTERM");
   flags.Switch("once", &f->peer.once, "with --serve: end when the first peer has gone");
+  flags.Text("address", "ADDRESS", &f->peer.address,
+             "with --peer: of this host's RDMA device (default: that from which the way to the peer begins)");
+  flags.Number("gid-index", "N", &f->gid_index,
+               "with --peer and --serve: this GID instead of the address's own");
   flags.Text("secret-file", "FILE", &f->peer.secret_file,
              "with --peer and --serve: a secret that both have (default: none)");
   flags.Switch("json", &f->json, "for programs");
@@ -52,7 +61,11 @@ absl::Status Parse(const std::vector<std::string>& arguments, DoctorFlags* f) {
   if (!f->with.empty() && !f->serve.empty())
     return absl::InvalidArgumentError("--peer and --serve are two sides: give one of them");
   f->peer.endpoint = f->with.empty() ? f->serve : f->with;
-  return f->peer.endpoint.empty() ? Validate(p) : Validate(f->peer);
+  if (f->gid_index != kNoGid) {
+    if (f->gid_index > 255) return absl::InvalidArgumentError("--gid-index must be 0 to 255");
+    f->peer.gid_index = static_cast<int>(f->gid_index);
+  }
+  return f->peer.endpoint.empty() ? Validate(p) : absl::OkStatus();
 }
 
 int Show(const DoctorFlags& f, const Subject& subject, const std::vector<Finding>& findings) {

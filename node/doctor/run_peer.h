@@ -12,17 +12,17 @@
 namespace furrow::node {
 
 struct PeerSettings {
-  // Where the serving doctor listens: an absolute path (shared memory, one host) or host:port (verbs).
+  // Where the serving doctor listens: an absolute path (shared memory, one host), or host:port or a host
+  // (verbs).
   std::string endpoint;
   // This host's own address on an RDMA device, for verbs. Empty: the one from which the peer is reached.
-  std::string address;
+  std::string address{};
+  int gid_index = -1;  // overrides the GID that the address chooses; -1: no override
   // Both doctors have the same; empty: none, anybody who reaches the endpoint may be served.
   std::string secret_file;
   bool once = false;  // serve one peer only
 };
 
-// InvalidArgument: one sentence.
-absl::Status Validate(const PeerSettings& settings);
 // Serves until SIGTERM or SIGINT; says so on standard output when it listens.
 absl::Status ServePeers(const PeerSettings& settings);
 // The findings of the self-test. An error: not even the fabric could be had here.

@@ -12,7 +12,8 @@ namespace furrow::node {
 
 struct SelfTestOptions {
   Nanos measure_ns = 300 * kMillisecond;  // of each figure; at least kMinMeasured operations
-  uint64_t order_rounds = 20'000;
+  uint64_t order_rounds = 20'000;  // fewer where they take longer than order_ns, but at least kMinRounds
+  Nanos order_ns = 2 * kSecond;
   Nanos timeout_ns = 30 * kSecond;  // of any single step
 };
 

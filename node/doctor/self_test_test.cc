@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/thread.h"
 #include "gmock/gmock.h"
@@ -120,6 +121,17 @@ TEST_F(SelfTestTest, BlockThatIsOlderThanItsFlagIsSeen) {
   absl::StatusOr<PeerMessage> wrong = link->Ask({PeerMessage::kPattern, 0, 5, 1000}, 10 * kSecond);
   ASSERT_TRUE(wrong.ok()) << wrong.status();
   EXPECT_GT(wrong->a, 900u);
+  // The next peer does not suffer from the flag that this one leaves.
+  StoreWord(link->memory(), 0, UINT64_MAX);
+  ASSERT_TRUE(link->Run(std::vector{request(rdma::Opcode::kWrite, kFlagAt, 8)}, 10 * kSecond).ok());
+  link.reset();
+  fabric.reset();
+  std::string text;
+  // Until the server has seen that we are gone, it refuses others.
+  do {
+    text = Examine();
+  } while (absl::StrContains(text, "examines somebody else"));
+  EXPECT_THAT(text, HasSubstr("saw 0 flags before their block"));
 }
 
 TEST(PeerHelloTest, OtherMagicOrVersionIsNone) {

@@ -126,7 +126,12 @@ class Doctor(ProcessTest):
         report = self.examine("--peer", os.path.join(self.directory.name, "nobody.sock"))
         self.assertIn("furrow doctor --serve", self.found(report, "peer.connect", "error"))
 
+    def test_self_test_over_verbs_without_a_device(self):
+        done = self.run_furrow("doctor", "--peer", "127.0.0.1")
+        self.refuse(done, "RDMA")
+
     def test_wrong_flags(self):
+        self.refuse(self.run_furrow("doctor", "--peer", "/a", "--gid-index", "256"), "--gid-index", code=2)
         self.refuse(self.run_furrow("doctor", "--peer", "/a", "--serve", "/b"), "two sides", code=2)
         self.refuse(self.run_furrow("doctor", "--nods", "3"), "no flag --nods", "--help", code=2)
         self.refuse(self.run_furrow("doctor", "--fabric", "tcp"), "auto, verbs or shm", code=2)
