@@ -120,14 +120,12 @@ absl::StatusOr<RegionMapping> Manager::PrepareAndCommit(const RegionTable::Plan&
       if (absl::IsResourceExhausted(prepared[i])) full = members[i].id;
     }
   }
-  RegionMapping mapping;
   if (failure.ok()) {
-    mapping.id = plan.id;
-    mapping.bytes = plan.bytes;
-    mapping.locality = plan.locality;
-    mapping.name = plan.name;
-    for (size_t i = 0; i < members.size(); ++i) mapping.replicas.push_back({members[i].id, memories[i]});
-    mapping.config = mapping.last_primary_change = mapping.last_replica_change = plan.config;
+    RegionMapping mapping;
+    {
+      MutexLock lock(&mutex_);
+      mapping = *regions_.Prepared(plan, std::move(memories));
+    }
     failure = CommitAtReplicas(mapping);
   } else {
     std::vector<Member> undo;
@@ -147,7 +145,7 @@ absl::StatusOr<RegionMapping> Manager::PrepareAndCommit(const RegionTable::Plan&
     regions_.Failed(plan, full);
     return failure;
   }
-  return *regions_.Committed(plan, std::move(memories));
+  return *regions_.Committed(plan);
 }
 
 absl::Status Manager::CommitAtReplicas(const RegionMapping& mapping) {

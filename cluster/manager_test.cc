@@ -2,6 +2,7 @@
 // test says so.
 #include "cluster/manager.h"
 
+#include <functional>
 #include <latch>
 #include <map>
 #include <optional>
@@ -51,6 +52,7 @@ class FakeMember final : public ControlHandler {
     MutexLock lock(&mutex_);
     answers_[message] = std::move(status);
   }
+  std::function<void(RegionId)> on_commit;  // on a thread of the server's
   std::string address;
   std::unique_ptr<ControlServer> server;
 
@@ -78,6 +80,7 @@ class FakeMember final : public ControlHandler {
     return Told(q.primary() ? "prepare-primary" : "prepare", q.id());
   }
   absl::Status CommitRegion(const pb::CommitRegionRequest& q, pb::CommitRegionReply*) override {
+    if (on_commit) on_commit(RegionId(q.region().id()));
     return Told("commit", q.region().id());
   }
   absl::Status AbortRegion(const pb::AbortRegionRequest& q, pb::AbortRegionReply*) override {
@@ -348,6 +351,14 @@ TEST_F(ManagerTest, RegionIsCommittedAfterAllReplicasHavePreparedIt) {
   EXPECT_THAT(std::vector<std::string>(told.begin(), told.begin() + 2), Contains("3 prepare-primary 2"));
   for (size_t i = 2; i < told.size(); ++i) EXPECT_THAT(told[i], HasSubstr(" commit 2"));
   EXPECT_THAT(told, Contains("1 commit 2"));  // the manager answers for all regions
+}
+
+TEST_F(ManagerTest, RegionIsFoundBeforeItsPrimaryServesIt) {
+  Three();
+  absl::Status found = absl::UnknownError("node 3 was not told to commit");
+  members_[3]->on_commit = [&](RegionId id) { found = manager_->Lookup(id, 1).status(); };
+  ASSERT_TRUE(manager_->Allocate({.preferred_primary = NodeId(3)}).ok());
+  EXPECT_TRUE(found.ok()) << found;
 }
 
 TEST_F(ManagerTest, FullReplicaIsPassedOverAndTheOthersAbort) {

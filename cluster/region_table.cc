@@ -65,9 +65,10 @@ absl::StatusOr<RegionTable::Decision> RegionTable::Begin(const AllocateRegionReq
           absl::StrCat("there is no region ", request.near.value(), " to allocate near to"));
     }
     plan.locality = near->locality;
-    const RegionMapping* newest = Find(newest_.at(plan.locality));
-    if (newest->id > request.newest_known) {
-      decision.existing = newest;
+    // A group that is new may have no region yet that was committed everywhere.
+    if (auto newest = newest_.find(plan.locality);
+        newest != newest_.end() && newest->second > request.newest_known) {
+      decision.existing = Find(newest->second);
       return decision;
     }
     if (groups_under_way_.contains(plan.locality)) {
@@ -124,11 +125,8 @@ absl::StatusOr<RegionTable::Decision> RegionTable::Begin(const AllocateRegionReq
   return decision;
 }
 
-const RegionMapping* RegionTable::Committed(const Plan& plan, std::vector<rdma::RemoteAddress> memories) {
+const RegionMapping* RegionTable::Prepared(const Plan& plan, std::vector<rdma::RemoteAddress> memories) {
   FURROW_CHECK(memories.size() == plan.replicas.size());
-  groups_under_way_.erase(plan.locality);
-  names_under_way_.erase(plan.name);
-  if (plan.name != 0) named_[plan.name] = plan.id;
   RegionMapping& mapping = regions_[plan.id];
   mapping.id = plan.id;
   mapping.name = plan.name;
@@ -139,13 +137,21 @@ const RegionMapping* RegionTable::Committed(const Plan& plan, std::vector<rdma::
   mapping.last_primary_change = plan.config;
   mapping.last_replica_change = plan.config;
   mapping.floor = Timestamp();  // it was created empty: there is no history that could be missing
-  newest_[plan.locality] = plan.id;
   return &mapping;
+}
+
+const RegionMapping* RegionTable::Committed(const Plan& plan) {
+  groups_under_way_.erase(plan.locality);
+  names_under_way_.erase(plan.name);
+  if (plan.name != 0) named_[plan.name] = plan.id;
+  newest_[plan.locality] = plan.id;
+  return &regions_.at(plan.id);
 }
 
 void RegionTable::Failed(const Plan& plan, NodeId full) {
   groups_under_way_.erase(plan.locality);
   names_under_way_.erase(plan.name);
+  regions_.erase(plan.id);
   for (size_t i = 0; i < plan.replicas.size(); ++i) {
     StorageLoad* load = Load(plan.replicas[i]);
     if (load == nullptr) continue;

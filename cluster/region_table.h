@@ -4,7 +4,8 @@
 //   Begin() --> kExisting: the caller does not know the newest region of the group, or the new group of this
 //               name was made before; here it is
 //           --> kWait: the group has an allocation under way; ask again when it has ended
-//           --> kPrepare: PREPARE at all replicas, then Committed() or Failed()
+//           --> kPrepare: PREPARE at all replicas, then Prepared(), COMMIT at all replicas, Committed(); or
+//               Failed()
 // One allocation is under way per group. Not thread-safe.
 #ifndef FURROW_CLUSTER_REGION_TABLE_H_
 #define FURROW_CLUSTER_REGION_TABLE_H_
@@ -50,7 +51,10 @@ class RegionTable {
   // NotFound: `near` names no region. ResourceExhausted: no room. kNeedIds: the reserved range is used up;
   // reserve the next one by a configuration change and ask again.
   absl::StatusOr<Decision> Begin(const AllocateRegionRequest& request);
-  const RegionMapping* Committed(const Plan& plan, std::vector<rdma::RemoteAddress> memories);
+  // All replicas have memory for it: Find() finds it from now on. Before the first replica is told to commit,
+  // since its primary may then hand out addresses in it, whose users ask for the mapping.
+  const RegionMapping* Prepared(const Plan& plan, std::vector<rdma::RemoteAddress> memories);
+  const RegionMapping* Committed(const Plan& plan);
   // The id is not used again. A member that had no memory left, in spite of its capacity, counts as full from
   // now on (0: none of them).
   void Failed(const Plan& plan, NodeId full);

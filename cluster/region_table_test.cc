@@ -29,6 +29,11 @@ std::vector<rdma::RemoteAddress> Memories(const RegionTable::Plan& plan) {
   return std::vector<rdma::RemoteAddress>(plan.replicas.size());
 }
 
+const RegionMapping* Commit(RegionTable& table, const RegionTable::Plan& plan) {
+  table.Prepared(plan, Memories(plan));
+  return table.Committed(plan);
+}
+
 class RegionTableTest : public ::testing::Test {
  protected:
   RegionTableTest() { Start(&table_, Three()); }
@@ -40,7 +45,7 @@ class RegionTableTest : public ::testing::Test {
     auto decision = table_.Begin(request);
     EXPECT_TRUE(decision.ok()) << decision.status();
     EXPECT_EQ(decision->kind, Kind::kPrepare);
-    return table_.Committed(decision->plan, Memories(decision->plan));
+    return Commit(table_, decision->plan);
   }
   RegionTable table_;
 };
@@ -85,8 +90,24 @@ TEST_F(RegionTableTest, SecondAllocationInAGroupWaitsForTheFirst) {
   auto two = table_.Begin(more);
   EXPECT_EQ(one->kind, Kind::kPrepare);
   EXPECT_EQ(two->kind, Kind::kWait);
-  table_.Committed(one->plan, Memories(one->plan));
+  Commit(table_, one->plan);
   EXPECT_EQ(table_.Begin(more)->kind, Kind::kExisting);
+}
+
+// The primary may hand out addresses in a region before the manager has heard that all have committed it.
+TEST_F(RegionTableTest, APreparedRegionIsFoundAndNotYetGivenToThoseWhoAllocate) {
+  auto one = table_.Begin({.name = 77});
+  EXPECT_EQ(table_.Find(one->plan.id), nullptr);
+  const RegionMapping* prepared = table_.Prepared(one->plan, Memories(one->plan));
+  EXPECT_EQ(table_.Find(one->plan.id), prepared);
+  EXPECT_EQ(table_.Begin({.name = 77})->kind, Kind::kWait);
+  EXPECT_EQ(table_.Begin({.near = prepared->id, .newest_known = prepared->id})->kind, Kind::kWait);
+  EXPECT_EQ(table_.Committed(one->plan), prepared);
+  EXPECT_EQ(table_.Begin({.name = 77})->existing, prepared);
+  auto two = table_.Begin({.near = prepared->id, .newest_known = prepared->id});
+  table_.Prepared(two->plan, Memories(two->plan));
+  table_.Failed(two->plan, NodeId());
+  EXPECT_EQ(table_.Find(two->plan.id), nullptr);
 }
 
 TEST_F(RegionTableTest, NewGroupOfANameIsMadeOnce) {
@@ -95,7 +116,7 @@ TEST_F(RegionTableTest, NewGroupOfANameIsMadeOnce) {
   ASSERT_EQ(one->kind, Kind::kPrepare);
   EXPECT_EQ(table_.Begin(named)->kind, Kind::kWait) << "it may fail yet";
   EXPECT_EQ(Allocate({.name = 78})->name, 78u) << "others do not wait for it";
-  const RegionMapping* made = table_.Committed(one->plan, Memories(one->plan));
+  const RegionMapping* made = Commit(table_, one->plan);
   auto again = table_.Begin({.preferred_primary = NodeId(3), .name = 77});
   EXPECT_EQ(again->kind, Kind::kExisting);
   EXPECT_EQ(again->existing, made);
@@ -132,7 +153,7 @@ TEST_F(RegionTableTest, CapacityIsALimit) {
   for (int i = 0; i < 3; ++i) {
     auto decision = table.Begin({});
     ASSERT_TRUE(decision.ok());
-    table.Committed(decision->plan, Memories(decision->plan));
+    Commit(table, decision->plan);
   }
   EXPECT_TRUE(absl::IsResourceExhausted(table.Begin({}).status()));
   EXPECT_TRUE(absl::IsResourceExhausted(
@@ -145,7 +166,7 @@ TEST_F(RegionTableTest, TheLastRoomIsKeptForThoseWhoWait) {
     Start(&table, Three(capacity));
     auto first = table.Begin({});
     ASSERT_TRUE(first.ok());
-    RegionId newest = table.Committed(first->plan, Memories(first->plan))->id;
+    RegionId newest = Commit(table, first->plan)->id;
     uint64_t held = 1;
     absl::Status refused;
     for (const bool ahead : {true, false}) {
@@ -154,7 +175,7 @@ TEST_F(RegionTableTest, TheLastRoomIsKeptForThoseWhoWait) {
         refused = more.status();
         if (!more.ok()) break;
         ++held;
-        newest = table.Committed(more->plan, Memories(more->plan))->id;
+        newest = Commit(table, more->plan)->id;
       }
       EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
       EXPECT_EQ(held, ahead ? capacity - std::max<uint64_t>(1, capacity / 8) : capacity);
@@ -186,7 +207,7 @@ TEST_F(RegionTableTest, UsedUpRangeAsksForTheNextOne) {
   for (uint32_t i = 0; i < kRegionRange; ++i) {
     auto decision = table.Begin({});
     ASSERT_EQ(decision->kind, Kind::kPrepare);
-    table.Committed(decision->plan, Memories(decision->plan));
+    Commit(table, decision->plan);
   }
   ASSERT_EQ(table.Begin({})->kind, Kind::kNeedIds);
   c.id = ConfigId(5);
