@@ -85,8 +85,10 @@ absl::Status FabricPeer::RunUntil(const std::function<bool()>& done, Waiting wai
 
 absl::Status FabricPeer::ServeUntilInputEnds(Waiting waiting) {
   FURROW_RETURN_IF_ERROR(
-      fabric_->Listen(rdma::ShmEndpoint(directory_, node_),
-                      [this](const rdma::ConnectRequest& request) { return mesh_->PrepareAccept(request); }));
+      fabric_
+          ->Listen(rdma::ShmEndpoint(directory_, node_),
+                   [this](const rdma::ConnectRequest& request) { return mesh_->PrepareAccept(request); })
+          .status());
   const std::string ready = absl::StrCat(address().address, " ", address().key.value(), "\n");
   if (write(STDOUT_FILENO, ready.data(), ready.size()) < 0) return absl::UnavailableError("nobody listens");
   std::atomic<bool> ended{false};

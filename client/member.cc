@@ -20,13 +20,13 @@
 #include "base/status_macros.h"
 #include "base/thread.h"
 #include "client/cluster_files.h"
+#include "client/member_fabric.h"
 #include "client/member_host.h"
 #include "cluster/agent.h"
 #include "cluster/file_config_store.h"
 #include "cluster/secret.h"
 #include "index/catalog.h"
 #include "rdma/ring/mesh.h"
-#include "rdma/shm/shm_fabric.h"
 #include "storage/memory_budget.h"
 #include "storage/old_versions.h"
 
@@ -42,7 +42,6 @@ constexpr uint64_t kComputeDescriptors = 20;
 constexpr uint64_t kStorageDescriptors = 40;
 constexpr uint64_t kWorkerDescriptors = 4;
 constexpr size_t kPageBytes = 4096;
-constexpr size_t kMaxSocketPath = 107;  // sun_path without its 0
 constexpr uint32_t kExpectedPeers = 4;  // whose rings the estimate of memory allows for
 
 std::string ShortId(const std::string& cluster_id) { return cluster_id.substr(0, 12); }
@@ -72,7 +71,7 @@ class Member::Impl {
     node_.reset();
     old_version_region_.reset();
     fabric_.reset();
-    if (listening_) unlink(endpoint_.c_str());
+    if (!socket_path_.empty()) unlink(socket_path_.c_str());
   }
 
   absl::Status Start();
@@ -86,8 +85,9 @@ class Member::Impl {
   std::string secret_;
   OwnedDirectory memory_directory_;
   Prefaulter prefaulter_;
-  std::string endpoint_;
-  bool listening_ = false;
+  FabricChoice fabric_choice_;
+  std::string socket_path_;  // fabric shm, once it listens
+  rdma::Endpoint endpoint_;
   FileLock directory_lock_;
   bool made_cluster_files_ = false;
   bool made_secret_ = false;
@@ -97,7 +97,7 @@ class Member::Impl {
   std::unique_ptr<cluster::SafePoint> safe_point_;
   std::unique_ptr<cluster::RegionDirectory> directory_;
   Mutex accept_mutex_;
-  bool accepting_ ABSL_GUARDED_BY(accept_mutex_) = true;
+  bool accepting_ ABSL_GUARDED_BY(accept_mutex_) = false;
   std::unique_ptr<rdma::Fabric> fabric_;
   MemoryFile old_version_memory_;
   std::unique_ptr<rdma::MemoryRegion> old_version_region_;
@@ -118,6 +118,7 @@ class Member::Impl {
   absl::Status FindCluster();
   absl::Status CheckMemory();
   absl::Status MakeDirectories();
+  absl::Status MakeFabric();
   absl::Status MakeMemory();
   absl::Status MakeAgent();
   absl::Status MakeWorkers();
@@ -140,20 +141,20 @@ absl::Status Member::Impl::Start() {
                                           kWorkerDescriptors * options_.workers));
   FURROW_RETURN_IF_ERROR(LockDirectory());
   FURROW_RETURN_IF_ERROR(options_.cluster.empty() ? PrepareNewCluster() : FindCluster());
+  FURROW_ASSIGN_OR_RETURN(fabric_choice_,
+                          options_.cluster.empty()
+                              ? ChooseFabric(options_, ListRdmaDevices())
+                              : JoinFabric(options_, introduction_.fabric, introduction_.manager_address));
   FURROW_RETURN_IF_ERROR(CheckMemory());
   FURROW_RETURN_IF_ERROR(MakeDirectories());
-  FURROW_ASSIGN_OR_RETURN(fabric_, rdma::MakeShmFabric({.identity = {id_, cluster_id_, secret_}}));
+  FURROW_RETURN_IF_ERROR(MakeFabric());
   FURROW_RETURN_IF_ERROR(MakeMemory());
   FURROW_RETURN_IF_ERROR(MakeAgent());
   FURROW_RETURN_IF_ERROR(MakeWorkers());
-  FURROW_RETURN_IF_ERROR(fabric_->Listen(
-      endpoint_, [this](const rdma::ConnectRequest& request) -> absl::StatusOr<rdma::AcceptDecision> {
-        MutexLock lock(&accept_mutex_);
-        if (!accepting_) return absl::UnavailableError("this member is stopping");
-        if (cluster::ControlLink::IsControl(request)) return agent_->Accept(request);
-        return host_->Accept(request);
-      }));
-  listening_ = true;
+  {
+    MutexLock lock(&accept_mutex_);
+    accepting_ = true;
+  }
   for (WorkerThread& w : workers_) {
     w.thread =
         Thread({.name = absl::StrCat("worker", w.worker->id().value()), .realtime_priority = 0, .cpu = {}},
@@ -217,6 +218,23 @@ absl::Status Member::Impl::FindCluster() {
   return absl::OkStatus();
 }
 
+// Peers that come before the agent and the workers are there, or after the member has stopped, are refused.
+absl::Status Member::Impl::MakeFabric() {
+  FURROW_ASSIGN_OR_RETURN(fabric_,
+                          client::MakeFabric(fabric_choice_, options_.rdma, {id_, cluster_id_, secret_}));
+  FURROW_ASSIGN_OR_RETURN(
+      endpoint_,
+      fabric_->Listen(endpoint_,
+                      [this](const rdma::ConnectRequest& request) -> absl::StatusOr<rdma::AcceptDecision> {
+                        MutexLock lock(&accept_mutex_);
+                        if (!accepting_) return absl::UnavailableError("this member is starting or stopping");
+                        if (cluster::ControlLink::IsControl(request)) return agent_->Accept(request);
+                        return host_->Accept(request);
+                      }));
+  if (fabric_choice_.name == "shm") socket_path_ = endpoint_;
+  return absl::OkStatus();
+}
+
 // What rings and buffers will take once the expected number of peers has connected.
 uint64_t Member::Impl::RingBytes() const {
   const rdma::MeshOptions mesh = MeshOptions();
@@ -258,15 +276,9 @@ absl::Status Member::Impl::CheckMemory() {
 }
 
 absl::Status Member::Impl::MakeDirectories() {
-  const std::string sockets =
-      options_.socket_directory.empty() ? DefaultSocketDirectory() : options_.socket_directory;
-  FURROW_RETURN_IF_ERROR(MakePrivateDirectory(sockets));
-  endpoint_ = absl::StrCat(sockets, "/", ShortId(cluster_id_), "-n", id_.value(), ".sock");
-  if (endpoint_.size() > kMaxSocketPath) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the path of a Unix socket cannot be as long as ", endpoint_,
-                     ": name a shorter directory with MemberOptions::socket_directory"));
-  }
+  FURROW_ASSIGN_OR_RETURN(endpoint_,
+                          EndpointFor(fabric_choice_, options_.socket_directory,
+                                      absl::StrCat(ShortId(cluster_id_), "-n", id_.value(), ".sock")));
   const std::string memory =
       absl::StrCat(options_.memory_root, "/furrow-", ShortId(cluster_id_), "-n", id_.value());
   absl::StatusOr<OwnedDirectory> made = OwnedDirectory::Make(memory);
@@ -332,6 +344,7 @@ absl::Status Member::Impl::MakeAgent() {
   agent.cluster_id = cluster_id_;
   agent.secret = secret_;
   agent.lease_ns = options_.lease_ns;
+  agent.fabric = fabric_choice_.name;
   // A clock that is off is not the manager's.
   if (options_.clock_offset_ns == 0) agent.clock_domain = ClockDomain();
   agent_ = std::make_unique<cluster::Agent>(std::move(agent), *host_, MonotonicClock(), *fabric_, *clock_,
@@ -468,6 +481,7 @@ Member::~Member() = default;
 NodeId Member::id() const { return impl_->id_; }
 const std::string& Member::cluster_id() const { return impl_->cluster_id_; }
 const std::string& Member::control_address() const { return impl_->agent_->control_address(); }
+const std::string& Member::fabric() const { return impl_->fabric_choice_.name; }
 std::shared_ptr<const cluster::ClusterView> Member::view() const { return impl_->agent_->view(); }
 uint16_t Member::workers() const { return impl_->options_.workers; }
 EventLoop& Member::loop(size_t worker) { return *impl_->workers_[worker].loop; }

@@ -36,6 +36,7 @@ class Member {
   NodeId id() const;
   const std::string& cluster_id() const;
   const std::string& control_address() const;
+  const std::string& fabric() const;  // "shm" or "verbs"
   std::shared_ptr<const cluster::ClusterView> view() const;
 
   uint16_t workers() const;

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "base/status_macros.h"
 #include "client/cluster_files.h"
 #include "cluster/configuration.h"
 
@@ -13,6 +14,25 @@ namespace {
 constexpr uint64_t kMegabyte = uint64_t{1} << 20;
 
 absl::Status Bad(absl::string_view what) { return absl::InvalidArgumentError(what); }
+
+absl::Status ValidateRdma(const RdmaOptions& o) {
+  const auto range = [](absl::string_view name, uint64_t value, uint64_t low, uint64_t high) {
+    return value >= low && value <= high ? absl::OkStatus()
+                                         : Bad(absl::StrCat("RdmaOptions::", name, " must be from ", low,
+                                                            " to ", high, ", not ", value));
+  };
+  if (o.gid_index != RdmaOptions::kAnyGid) FURROW_RETURN_IF_ERROR(range("gid_index", o.gid_index, 0, 255));
+  FURROW_RETURN_IF_ERROR(range("traffic_class", o.traffic_class, 0, 255));
+  FURROW_RETURN_IF_ERROR(range("service_level", o.service_level, 0, 7));
+  FURROW_RETURN_IF_ERROR(range("lease_traffic_class", o.lease_traffic_class, 0, 255));
+  FURROW_RETURN_IF_ERROR(range("lease_service_level", o.lease_service_level, 0, 7));
+  FURROW_RETURN_IF_ERROR(range("retry_count", o.retry_count, 0, 6));
+  FURROW_RETURN_IF_ERROR(range("ack_timeout", o.ack_timeout, 1, 31));
+  FURROW_RETURN_IF_ERROR(range("read_depth", o.read_depth, 1, 128));
+  if (o.max_mtu >= 256 && o.max_mtu <= 4096 && std::has_single_bit(o.max_mtu)) return absl::OkStatus();
+  return Bad(
+      absl::StrCat("RdmaOptions::max_mtu must be 256, 512, 1024, 2048 or 4096 bytes, not ", o.max_mtu));
+}
 
 }  // namespace
 
@@ -55,14 +75,20 @@ absl::Status Validate(const MemberOptions& o) {
         "ring sizes must be powers of two, at least 64K for MemberOptions::log_ring_bytes and 16K for "
         "MemberOptions::message_ring_bytes");
   }
+  if (o.fabric != "auto" && o.fabric != "shm" && o.fabric != "verbs") {
+    return Bad(absl::StrCat("MemberOptions::fabric must be auto, shm or verbs, not '", o.fabric, "'"));
+  }
+  FURROW_RETURN_IF_ERROR(ValidateRdma(o.rdma));
   if (o.clock_uncertainty_ns < 0) return Bad("MemberOptions::clock_uncertainty_ns must not be negative");
   return absl::OkStatus();
 }
 
 std::string WithOptionNames(const std::string& message, const OptionNames& names) {
   OptionNames from_to;
-  for (const auto& [member, name] : names)
+  for (const auto& [member, name] : names) {
     from_to.emplace_back(absl::StrCat("MemberOptions::", member), name);
+    from_to.emplace_back(absl::StrCat("RdmaOptions::", member), name);
+  }
   return absl::StrReplaceAll(message, from_to);  // of two that begin alike the longer one counts
 }
 

@@ -15,6 +15,27 @@
 
 namespace furrow::client {
 
+// Of a member whose fabric is "verbs". docs/rdma.md explains them.
+struct RdmaOptions {
+  // The IP address of this host that chooses the device, the port and the GID. Empty: that of `listen`; where
+  // that is a loopback address, the one by which this host reaches the cluster's manager.
+  std::string address{};
+  static constexpr uint64_t kAnyGid = UINT64_MAX;
+  uint64_t gid_index = kAnyGid;  // overrides the GID that the address chooses; 0 to 255
+  // The byte by which switches sort packets (DSCP * 4 + ECN), and the lane or priority 0..7: of all data, and
+  // of the connections that carry leases.
+  uint64_t traffic_class = 0;
+  uint64_t service_level = 0;
+  uint64_t lease_traffic_class = 0;
+  uint64_t lease_service_level = 0;
+  // A packet is sent again `retry_count` times (0..6), each after 4.096 us * 2^ack_timeout (1..31), before
+  // the peer counts as unreachable.
+  uint64_t retry_count = 6;
+  uint64_t ack_timeout = 14;
+  uint64_t max_mtu = 4096;   // bytes: 256, 512, 1024, 2048 or 4096
+  uint64_t read_depth = 16;  // READs of a connection under way; 1 to 128
+};
+
 struct MemberOptions {
   // A storage member hosts regions; a compute member only runs transactions.
   bool storage = false;
@@ -42,8 +63,13 @@ struct MemberOptions {
   // Members of one failure domain may be lost together: copies of a region go to different ones. Empty: its
   // own.
   std::string failure_domain{};
-  // Unix sockets of the fabric lie here; made (0700) if it is not there. Empty: $XDG_RUNTIME_DIR/furrow or
-  // /tmp/furrow-UID.
+  // What members reach each other's memory by. "shm": shared memory, all members on one host. "verbs": RDMA
+  // through libibverbs: InfiniBand, RoCE or Soft-RoCE. "auto": the founder takes verbs if an RDMA device has
+  // its address, else shm, and says so in its log; a member that joins takes its cluster's.
+  std::string fabric = "auto";
+  RdmaOptions rdma{};
+  // Unix sockets of the fabric shm lie here; made (0700) if it is not there. Empty: $XDG_RUNTIME_DIR/furrow
+  // or /tmp/furrow-UID.
   std::string socket_directory{};
   // Memory files lie in a directory of their own in here: tmpfs or huge pages.
   std::string memory_root = "/dev/shm";

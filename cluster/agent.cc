@@ -50,9 +50,14 @@ absl::StatusOr<Introduction> SayHello(ControlClient& client, const std::string& 
                        "another cluster; check MemberOptions::cluster and MemberOptions::secret_file"));
     }
     if (!reply.nonce().empty()) {
-      return Introduction{
-          reply.cluster_id(), reply.nonce(),       at, NodeId(reply.id()), Incarnation(reply.incarnation()),
-          reply.replicas(),   reply.region_bytes()};
+      return Introduction{reply.cluster_id(),
+                          reply.nonce(),
+                          at,
+                          NodeId(reply.id()),
+                          Incarnation(reply.incarnation()),
+                          reply.replicas(),
+                          reply.region_bytes(),
+                          reply.fabric()};
     }
     at = reply.manager_address();
   }
@@ -134,6 +139,7 @@ absl::Status Agent::Bootstrap(std::unique_ptr<ConfigStore> store, uint32_t repli
   first.replicas = replicas;
   first.region_bytes = region_bytes;
   first.lease_ns = lease_ns_;
+  first.fabric = options_.fabric;
   first.Add(options_.self, options_.region_capacity);
   auto manager =
       std::make_unique<Manager>(std::move(options), std::move(store), client_, *this, cluster_clock_);

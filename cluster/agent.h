@@ -44,6 +44,7 @@ struct Introduction {
   Incarnation incarnation;
   uint32_t replicas = 0;
   uint64_t region_bytes = 0;
+  std::string fabric;  // "shm" or "verbs"
 };
 
 // Asks the member at `address`, and then the manager. `id` 0 (compute members): the manager chooses one.
@@ -63,6 +64,7 @@ class Agent final : public ControlHandler {
     // Boot id and time namespace of this process, equal exactly where CLOCK_MONOTONIC is shared; empty: do
     // not share.
     std::string clock_domain;
+    std::string fabric = "shm";  // of a new cluster: Fabric::name()
     BeatSchedule::Options schedule;
     // Of a new cluster: how long a member may be silent before it is lost; one that joins takes the
     // cluster's.

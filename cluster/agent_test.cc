@@ -278,6 +278,7 @@ TEST_F(AgentTest, ConfigurationOfAnotherClusterIsRefused) {
   c.set_first_region(1);
   c.set_replicas(1);
   c.set_region_bytes(1 << 21);
+  c.set_fabric("shm");
   pb::Member& m = *c.add_members();
   m.set_id(1);
   m.set_workers(1);

@@ -68,6 +68,7 @@ absl::Status Validate(const Configuration& c) {
   if (c.lease_ns < kMinLeaseNs || c.lease_ns > kMaxLeaseNs) {
     return bad(absl::StrCat("a lease of ", c.lease_ns, " ns"));
   }
+  if (c.fabric.empty() || c.fabric.size() > 16) return bad("it names no fabric");
   if (c.members.size() > kMaxMembers) return bad(absl::StrCat(c.members.size(), " members"));
   absl::flat_hash_set<NodeId> ids;
   for (const Member& m : c.members) {

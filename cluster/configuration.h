@@ -35,6 +35,7 @@ struct Configuration {
   uint32_t replicas = 3;      // f + 1
   uint64_t region_bytes = 64 << 20;
   Nanos lease_ns = kDefaultLeaseNs;  // how long a member may be silent before it is lost
+  std::string fabric = "shm";        // what members reach each other's memory by: Fabric::name()
   uint32_t next_compute_id = kFirstComputeId;
   std::vector<Member> members;
   std::vector<uint64_t> capacities;  // parallel to members: regions that each one's memory holds

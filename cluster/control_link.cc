@@ -110,6 +110,7 @@ absl::Status ControlLink::AddPeer(std::unique_ptr<rdma::Connection> connection, 
 void ControlLink::Connect(NodeId manager, const rdma::Endpoint& endpoint, Nanos timeout_ns,
                           std::function<void(absl::Status)> first) {
   rdma::ConnectionLimits limits;
+  limits.urgent = true;
   limits.max_requests = 64;
   limits.max_receives = 0;
   first_ = std::move(first);

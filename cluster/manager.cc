@@ -76,6 +76,7 @@ absl::Status Manager::Hello(const pb::HelloRequest& request, pb::HelloReply* rep
   reply->set_incarnation((configuration_.id.value() << 20) + (++hellos_ & 0xfffff));
   reply->set_replicas(configuration_.replicas);
   reply->set_region_bytes(configuration_.region_bytes);
+  reply->set_fabric(configuration_.fabric);
   return absl::OkStatus();
 }
 

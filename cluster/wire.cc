@@ -68,6 +68,7 @@ void ToProto(const Configuration& configuration, pb::Configuration* out) {
   out->set_region_bytes(configuration.region_bytes);
   out->set_next_compute_id(configuration.next_compute_id);
   out->set_lease_ns(static_cast<uint64_t>(configuration.lease_ns));
+  out->set_fabric(configuration.fabric);
   for (const Member& member : configuration.members) {
     ToProto(member, configuration.CapacityOf(member.id), out->add_members());
   }
@@ -88,6 +89,7 @@ absl::StatusOr<Configuration> FromProto(const pb::Configuration& in) {
   if (in.lease_ns() != 0) {
     configuration.lease_ns = static_cast<Nanos>(std::min<uint64_t>(in.lease_ns(), kMaxLeaseNs + 1));
   }
+  configuration.fabric = in.fabric();
   for (const pb::Member& m : in.members()) {
     FURROW_ASSIGN_OR_RETURN(Member member, FromProto(m));
     configuration.Add(std::move(member), m.region_capacity());

@@ -4,7 +4,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 # In link order, the users first.
-set(furrow_installed client index txn cluster cluster_proto rdma_shm storage rdma base)
+set(furrow_installed client index txn cluster cluster_proto rdma_shm rdma_verbs storage rdma base)
 set(furrow_installed_targets)
 set(furrow_pc_libs)
 foreach(name IN LISTS furrow_installed)

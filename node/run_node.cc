@@ -41,6 +41,26 @@ struct NodeFlags {
   std::string ready_file;
 };
 
+// docs/rdma.md explains them.
+void AddRdmaFlags(Flags& flags, client::RdmaOptions& o) {
+  flags.Text("rdma-address", "IP", &o.address,
+             "verbs: this host's address on the RDMA device (default: that of --listen)");
+  flags.Number("rdma-gid-index", "N", &o.gid_index, "verbs: this GID instead of the address's");
+  flags.Number("rdma-traffic-class", "N", &o.traffic_class, "verbs: DSCP * 4 of all data (default 0)");
+  flags.Number("rdma-service-level", "N", &o.service_level,
+               "verbs: lane or priority of all data (default 0)");
+  flags.Number("rdma-lease-traffic-class", "N", &o.lease_traffic_class,
+               "verbs: DSCP * 4 of leases (default 0)");
+  flags.Number("rdma-lease-service-level", "N", &o.lease_service_level,
+               "verbs: lane or priority of leases (default 0)");
+  flags.Number("rdma-retry-count", "N", &o.retry_count,
+               "verbs: how often a packet is sent again, 0 to 6 (default 6)");
+  flags.Number("rdma-ack-timeout", "N", &o.ack_timeout,
+               "verbs: it waits 4.096 us * 2^N each time (default 14: 67 ms)");
+  flags.Number("rdma-max-mtu", "BYTES", &o.max_mtu, "verbs: largest packet (default 4096)");
+  flags.Number("rdma-read-depth", "N", &o.read_depth, "verbs: READs of a connection under way (default 16)");
+}
+
 absl::Status Parse(const std::vector<std::string>& arguments, NodeFlags* f) {
   client::MemberOptions& m = f->member;
   m.storage = true;
@@ -68,6 +88,11 @@ absl::Status Parse(const std::vector<std::string>& arguments, NodeFlags* f) {
   flags.Switch("huge-pages", &m.huge_pages, "use 2 MB pages where the host grants them");
   flags.Text("failure-domain", "NAME", &m.failure_domain,
              "copies go to different ones (default: each node its own)");
+  flags.Text(
+      "fabric", "NAME", &m.fabric,
+      "auto, shm or verbs: what carries data between members (default auto: verbs if an RDMA device has "
+      "the address of --listen; a node that joins takes its cluster's)");
+  AddRdmaFlags(flags, m.rdma);
   flags.Text("socket-dir", "DIR", &m.socket_directory,
              "Unix sockets (default $XDG_RUNTIME_DIR/furrow or /tmp/furrow-UID)");
   flags.Text("memory-dir", "DIR", &m.memory_root,

@@ -210,8 +210,9 @@ class Fabric {
 
   virtual absl::StatusOr<std::unique_ptr<CompletionQueue>> CreateCompletionQueue() = 0;
 
-  // Accepts peers at `endpoint` until the fabric is destroyed. Once per fabric.
-  virtual absl::Status Listen(const Endpoint& endpoint, Acceptor acceptor) = 0;
+  // Accepts peers at `endpoint` until the fabric is destroyed. Once per fabric. Returns what peers connect
+  // to: `endpoint`, with the port that was chosen where it had port 0.
+  virtual absl::StatusOr<Endpoint> Listen(const Endpoint& endpoint, Acceptor acceptor) = 0;
 
   // Opens a connection from `queue`. `done` is called once, on the queue's thread (through `loop`), with the
   // connection or with Unavailable (no peer there), PermissionDenied (wrong secret), FailedPrecondition

@@ -27,13 +27,14 @@ FabricContractTest::Peer& FabricContractTest::AddPeer(uint32_t node, std::string
 }
 
 void FabricContractTest::Listen(Peer& peer) {
-  absl::Status status = peer.node.fabric->Listen(
+  absl::StatusOr<Endpoint> listening = peer.node.fabric->Listen(
       peer.node.endpoint, [&peer](const ConnectRequest& request) -> absl::StatusOr<AcceptDecision> {
         peer.said.push_back(std::string(request.private_data));
         if (!peer.refusal.ok()) return peer.refusal;
         return AcceptDecision{peer.node.queue, peer.answer};
       });
-  ASSERT_TRUE(status.ok()) << status;
+  ASSERT_TRUE(listening.ok()) << listening.status();
+  peer.node.endpoint = *listening;
 }
 
 void FabricContractTest::AddTwo() {

@@ -35,13 +35,13 @@ MeshContractTest::Node::Node(MeshWorld& world, uint32_t id, int worker_count, ui
         *fabric, MonotonicClock(),
         WorkerIdentity{node, Incarnation(incarnation), WorkerId(static_cast<uint16_t>(i))}, patient));
   }
-  absl::Status status =
+  absl::StatusOr<Endpoint> listening =
       fabric->Listen(endpoint, [this](const ConnectRequest& request) -> absl::StatusOr<AcceptDecision> {
         absl::StatusOr<WorkerId> worker = ConnectingWorker(request);
         if (!worker.ok()) return worker.status();
         return workers[worker->value() % workers.size()]->mesh.PrepareAccept(request);
       });
-  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_TRUE(listening.ok()) << listening.status();
 }
 
 void MeshContractTest::SetUp() {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 
@@ -58,6 +59,9 @@ absl::StatusOr<std::unique_ptr<MemberHost>> MemberHost::Start(const CommonFlags&
   client::MemberOptions options;
   options.workers = static_cast<uint16_t>(flags.workers);
   options.huge_pages = flags.huge_pages;
+  options.fabric = flags.fabric;
+  const std::vector<std::string> addresses = absl::StrSplit(flags.addresses, ',');
+  options.listen = addresses[flags.agent_index % addresses.size()] + ":0";
   if (flags.symmetric) {
     options.storage = true;
     options.id = static_cast<uint32_t>(flags.agent_index + 1);
@@ -125,7 +129,7 @@ absl::StatusOr<std::string> MemberHost::ReadyLine(const CommonFlags& flags) {
   for (const cluster::Member& member : member_->view()->members()) {
     if (!flags.symmetric && member.role == cluster::Role::kStorage) ++nodes;
   }
-  return absl::StrCat("ready ", replicas, " ", nodes, " replicated");
+  return absl::StrCat("ready ", replicas, " ", nodes, " replicated ", member_->fabric());
 }
 
 bool MemberHost::HasHugePages() {

@@ -150,9 +150,10 @@ std::string Report::Table() const {
   if (!headline_name.empty()) {
     absl::StrAppendFormat(&out, "%s: %s\n", headline_name, WithCommas(static_cast<uint64_t>(headline())));
   }
-  absl::StrAppendFormat(&out, "%.1f s, %s, %s, %s per process, %s per worker, %s, huge pages %s\n", seconds(),
-                        CountOf(nodes, "node"), CountOf(replicas, "replica"), CountOf(workers, "worker"),
-                        CountOf(terminals, "terminal"), durability, huge_pages ? "on" : "off");
+  absl::StrAppendFormat(&out, "%.1f s, %s, %s, %s per process, %s per worker, %s, fabric %s, huge pages %s\n",
+                        seconds(), CountOf(nodes, "node"), CountOf(replicas, "replica"),
+                        CountOf(workers, "worker"), CountOf(terminals, "terminal"), durability, fabric,
+                        huge_pages ? "on" : "off");
   absl::StrAppendFormat(
       &out, "CPU of the benchmark's processes per transaction: %.1f us\n",
       committed == 0 ? 0.0 : Micros(static_cast<Nanos>(measured.cpu_ns)) / static_cast<double>(committed));
@@ -189,6 +190,7 @@ std::string Report::Json() const {
   json.Add("workers", workers);
   json.Add("terminals", terminals);
   json.Add("durability", durability);
+  json.Add("fabric", fabric);
   json.Add("huge_pages", huge_pages);
   json.Add("rate", rate);
   for (const auto& [name, value] : extra) json.Add(name, value);

@@ -60,6 +60,7 @@ struct Report {
   uint64_t terminals = 0;
   uint64_t rate = 0;  // 0: as fast as it goes
   std::string durability;
+  std::string fabric;  // "shm" or "verbs"
   bool huge_pages = false;
   double load_seconds = 0;  // 0: nothing was loaded
   // Type whose commits per second are the headline, and the headline's name; empty: none.

@@ -80,6 +80,7 @@ Report ExampleReport() {
   r.nodes = r.replicas = 3;
   r.workers = 1;
   r.durability = "replicated";
+  r.fabric = "shm";
   r.headline_type = "new_order";
   r.headline_name = "new_orders_per_second";
   r.extra = {{"warehouses", 12}};
@@ -96,6 +97,7 @@ TEST(ReportTest, JsonHasTheFieldsOfTheDesign) {
                            "\"nodes\": 3",
                            "\"workers\": 1",
                            "\"durability\": \"replicated\"",
+                           "\"fabric\": \"shm\"",
                            "\"huge_pages\": false",
                            "\"transactions_per_second\": 95.000",
                            "\"new_orders_per_second\": 50.000",

@@ -89,7 +89,7 @@ class Run {
     return absl::OkStatus();
   }
 
-  // Each process says once "ready REPLICAS NODES DURABILITY": what it found.
+  // Each process says once "ready REPLICAS NODES DURABILITY FABRIC": what it found.
   absl::Status AwaitReady(size_t count) {
     if (count <= ready_) return absl::OkStatus();
     return WaitUntil([&] { return ready_ >= count; });
@@ -107,12 +107,13 @@ class Run {
   void OnLine(size_t process, std::string_view line) {
     const std::string_view word = FirstWord(line);
     const std::vector<std::string> rest = absl::StrSplit(Sv(AfterFirstWord(line)), ' ', absl::SkipEmpty());
-    if (word == "ready" && rest.size() == 3) {
+    if (word == "ready" && rest.size() == 4) {
       ++ready_;
       if (process != 0) return;
       (void)absl::SimpleAtoi(rest[0], &report_->replicas);
       (void)absl::SimpleAtoi(rest[1], &report_->nodes);
       report_->durability = rest[2];
+      report_->fabric = rest[3];
     } else if (word == "progress" && rest.size() == 2) {
       progress_.resize(fleet_.size());
       (void)absl::SimpleAtoi(rest[0], &progress_[process].first);
@@ -269,6 +270,10 @@ void CommonFlags::AddTo(FlagSet* f) {
   f->AddNumber("warmup", &warmup, 0, 3600, "seconds before the measurement");
   f->AddNumber("rate", &rate, 0, 100'000'000, "transactions wanted per second in all; 0: as fast as it goes");
   f->AddText("durability", &durability, "of the cluster of --symmetric");
+  f->AddText("fabric", &fabric,
+             "auto, shm or verbs; with --cluster the cluster's counts, and another one is refused");
+  f->AddText("addresses", &addresses,
+             "IP,...: where the processes listen, the first again after the last; default 127.0.0.1");
   f->AddSwitch("huge-pages", &huge_pages, "ask for huge pages, with --symmetric");
   f->AddNumber("memory", &memory_mb, 0, 16'000'000,
                "MB per storage process of --symmetric; 0: a share of /dev/shm");
@@ -316,15 +321,15 @@ client::OptionNames CommonFlags::option_names() const {
   // A member that it joins has flags of its own.
   if (!symmetric) {
     return {{"cluster", "--cluster"},
+            {"fabric", "--fabric"},
+            {"listen", "--addresses"},
             {"secret_file", "--cluster DIR, the directory with the secret"},
             {"workers", "--workers"},
             {"memory_bytes", "furrow node's --memory"},
             {"lease_ns", "furrow node's --lease"}};
   }
-  return {{"memory_bytes", "--memory"},
-          {"region_bytes", "--region-size"},
-          {"replicas", "--replicas"},
-          {"workers", "--workers"}};
+  return {{"memory_bytes", "--memory"},      {"fabric", "--fabric"},     {"listen", "--addresses"},
+          {"region_bytes", "--region-size"}, {"replicas", "--replicas"}, {"workers", "--workers"}};
 }
 
 absl::Status RunBenchmark(const CommonFlags& flags, std::vector<std::string> agent_arguments,

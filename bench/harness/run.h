@@ -30,6 +30,8 @@ struct CommonFlags {
   uint64_t rate = 0;
   uint64_t seed = 0;  // 0: from entropy
   std::string durability = "replicated";
+  std::string fabric = "auto";
+  std::string addresses = "127.0.0.1";
   std::string json;
   std::string dir;
   uint64_t memory_mb = 0;  // per storage process; 0: from the host's

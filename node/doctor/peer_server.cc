@@ -20,15 +20,19 @@ absl::StatusOr<std::unique_ptr<PeerServer>> PeerServer::Start(rdma::Fabric& fabr
   door.offer.address = server->link_->address().address;
   door.offer.bytes = kOfferedBytes;
   door.queue = &server->link_->queue();
-  FURROW_RETURN_IF_ERROR(fabric.Listen(
-      endpoint,
-      [shared = server->door_](const rdma::ConnectRequest& request) -> absl::StatusOr<rdma::AcceptDecision> {
-        if (!DecodeHello(request.private_data).has_value())
-          return absl::FailedPreconditionError("this is a furrow doctor, and serves its own version only");
-        if (shared->busy.exchange(true))
-          return absl::ResourceExhaustedError("this doctor examines somebody else: try again later");
-        return rdma::AcceptDecision{shared->queue, EncodeHello(shared->offer)};
-      }));
+  FURROW_RETURN_IF_ERROR(fabric
+                             .Listen(endpoint,
+                                     [shared = server->door_](const rdma::ConnectRequest& request)
+                                         -> absl::StatusOr<rdma::AcceptDecision> {
+                                       if (!DecodeHello(request.private_data).has_value())
+                                         return absl::FailedPreconditionError(
+                                             "this is a furrow doctor, and serves its own version only");
+                                       if (shared->busy.exchange(true))
+                                         return absl::ResourceExhaustedError(
+                                             "this doctor examines somebody else: try again later");
+                                       return rdma::AcceptDecision{shared->queue, EncodeHello(shared->offer)};
+                                     })
+                             .status());
   return server;
 }
 

@@ -69,13 +69,13 @@ void ShmDaemon::Wake() {
   (void)!write(event_.get(), &one, sizeof(one));
 }
 
-absl::Status ShmDaemon::Listen(const Endpoint& endpoint, Acceptor acceptor) {
+absl::StatusOr<Endpoint> ShmDaemon::Listen(const Endpoint& endpoint, Acceptor acceptor) {
   MutexLock lock(&mutex_);
   if (listener_) return absl::FailedPreconditionError("this fabric listens already; it can do so once");
   FURROW_ASSIGN_OR_RETURN(listener_, ListenAt(endpoint));
   acceptor_ = std::move(acceptor);
   Watch(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), EPOLLIN);
-  return absl::OkStatus();
+  return endpoint;
 }
 
 void ShmDaemon::Open(std::unique_ptr<ShmOpening> opening) {

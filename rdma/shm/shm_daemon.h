@@ -52,7 +52,7 @@ class ShmDaemon {
   ~ShmDaemon();
 
   // --- any thread ---
-  absl::Status Listen(const Endpoint& endpoint, Acceptor acceptor);
+  absl::StatusOr<Endpoint> Listen(const Endpoint& endpoint, Acceptor acceptor);
   void Open(std::unique_ptr<ShmOpening> opening);
   void AddQueue(CompletionQueue* queue, std::shared_ptr<ShmQueue> implementation);
   void RemoveQueue(CompletionQueue* queue);

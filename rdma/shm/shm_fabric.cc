@@ -66,7 +66,7 @@ class ShmFabric final : public Fabric {
     return std::make_unique<ShmCompletionQueue>(*daemon_, std::move(queue));
   }
 
-  absl::Status Listen(const Endpoint& endpoint, Acceptor acceptor) override {
+  absl::StatusOr<Endpoint> Listen(const Endpoint& endpoint, Acceptor acceptor) override {
     return daemon_->Listen(endpoint, std::move(acceptor));
   }
 

@@ -42,11 +42,11 @@ int RunTarget(const std::string& endpoint) {
   };
   add(Access::kRead, 5);
   add(Access::kWrite, 0);
-  absl::Status status =
+  absl::StatusOr<Endpoint> listening =
       fabric->Listen(endpoint, [&](const ConnectRequest&) -> absl::StatusOr<AcceptDecision> {
         return AcceptDecision{queue.get(), "target"};
       });
-  printf("%s\n", status.ok() ? "listening" : "failed");
+  printf("%s\n", listening.ok() ? "listening" : "failed");
   fflush(stdout);
   char line[64];
   while (fgets(line, sizeof(line), stdin) != nullptr) add(Access::kRead, 7);
@@ -220,11 +220,11 @@ TEST_F(ShmProcessTest, SocketIsClosedToOthers) {
   const std::string open_directory = directory_.path() + "/open";
   fs::create_directory(open_directory);
   fs::permissions(open_directory, fs::perms(0755));
-  EXPECT_TRUE(absl::IsPermissionDenied(fabric_->Listen(open_directory + "/x.sock", nullptr)));
+  EXPECT_TRUE(absl::IsPermissionDenied(fabric_->Listen(open_directory + "/x.sock", nullptr).status()));
 }
 
 TEST_F(ShmProcessTest, SecondListenerAtTheSamePathIsRefused) {
-  EXPECT_TRUE(absl::IsAlreadyExists(fabric_->Listen(endpoint_, nullptr)));
+  EXPECT_TRUE(absl::IsAlreadyExists(fabric_->Listen(endpoint_, nullptr).status()));
 }
 
 }  // namespace

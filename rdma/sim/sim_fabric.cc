@@ -157,13 +157,13 @@ absl::StatusOr<std::unique_ptr<CompletionQueue>> SimFabric::CreateCompletionQueu
 
 // --- connections ---
 
-absl::Status SimFabric::Listen(const Endpoint& endpoint, Acceptor acceptor) {
+absl::StatusOr<Endpoint> SimFabric::Listen(const Endpoint& endpoint, Acceptor acceptor) {
   if (acceptor_ != nullptr) return absl::FailedPreconditionError("this fabric listens already");
   if (!network_.listeners_.emplace(endpoint, this).second) {
     return absl::AlreadyExistsError(absl::StrCat("another fabric listens at \"", endpoint, "\""));
   }
   acceptor_ = std::move(acceptor);
-  return absl::OkStatus();
+  return endpoint;
 }
 
 void SimFabric::Connect(CompletionQueue& queue, EventLoop& loop, const Endpoint& endpoint,

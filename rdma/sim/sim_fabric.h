@@ -68,7 +68,7 @@ class SimFabric final : public Fabric {
   size_t read_piece_bytes() const override { return network_.options().piece_bytes; }
   absl::StatusOr<std::unique_ptr<MemoryRegion>> Register(const MemoryFile& file, Access access) override;
   absl::StatusOr<std::unique_ptr<CompletionQueue>> CreateCompletionQueue() override;
-  absl::Status Listen(const Endpoint& endpoint, Acceptor acceptor) override;
+  absl::StatusOr<Endpoint> Listen(const Endpoint& endpoint, Acceptor acceptor) override;
   void Connect(CompletionQueue& queue, EventLoop& loop, const Endpoint& endpoint, std::string private_data,
                ConnectionLimits limits, Nanos timeout_ns, ConnectDone done) override;
 

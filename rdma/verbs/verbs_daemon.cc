@@ -1,5 +1,6 @@
 #include "rdma/verbs/verbs_daemon.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <infiniband/verbs.h>
@@ -95,7 +96,7 @@ void VerbsDaemon::Wake() {
   (void)!write(event_, &one, sizeof(one));
 }
 
-absl::Status VerbsDaemon::Listen(const Endpoint& endpoint, Acceptor acceptor) {
+absl::StatusOr<Endpoint> VerbsDaemon::Listen(const Endpoint& endpoint, Acceptor acceptor) {
   sockaddr_storage address = {};
   FURROW_RETURN_IF_ERROR(ParseEndpoint(endpoint, /*with_port=*/true, &address));
   MutexLock lock(&mutex_);
@@ -118,7 +119,8 @@ absl::Status VerbsDaemon::Listen(const Endpoint& endpoint, Acceptor acceptor) {
   }
   listener_ = listener;
   acceptor_ = std::move(acceptor);
-  return absl::OkStatus();
+  // The host as it was given: a name says more than a number.
+  return absl::StrCat(endpoint.substr(0, endpoint.rfind(':')), ":", ntohs(rdma_get_src_port(listener)));
 }
 
 void VerbsDaemon::Open(std::unique_ptr<VerbsOpening> opening) {

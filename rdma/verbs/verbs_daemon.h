@@ -63,7 +63,7 @@ class VerbsDaemon {
   ~VerbsDaemon();
 
   // --- any thread ---
-  absl::Status Listen(const Endpoint& endpoint, Acceptor acceptor);
+  absl::StatusOr<Endpoint> Listen(const Endpoint& endpoint, Acceptor acceptor);
   void Open(std::unique_ptr<VerbsOpening> opening);
   void AddQueue(CompletionQueue* queue, std::shared_ptr<VerbsQueue> implementation);
   void RemoveQueue(CompletionQueue* queue);

@@ -65,7 +65,7 @@ class VerbsFabric final : public Fabric {
     return std::make_unique<VerbsCompletionQueue>(*daemon_, std::move(queue));
   }
 
-  absl::Status Listen(const Endpoint& endpoint, Acceptor acceptor) override {
+  absl::StatusOr<Endpoint> Listen(const Endpoint& endpoint, Acceptor acceptor) override {
     return daemon_->Listen(endpoint, std::move(acceptor));
   }
 

@@ -37,11 +37,11 @@ int RunTarget(const std::string& address, const std::string& endpoint) {
     const RemoteAddress at = regions.back()->remote_address();
     printf("%lu %u\n", at.address, at.key.value());
   }
-  const absl::Status status =
+  const absl::StatusOr<Endpoint> listening =
       fabric->Listen(endpoint, [&](const ConnectRequest&) -> absl::StatusOr<AcceptDecision> {
         return AcceptDecision{queue.get(), "target"};
       });
-  printf("%s\n", status.ok() ? "listening" : "failed");
+  printf("%s\n", listening.ok() ? "listening" : "failed");
   fflush(stdout);
   char line[64];
   while (fgets(line, sizeof(line), stdin) != nullptr) {

@@ -68,11 +68,11 @@ class VerbsTest : public testing::Test {
       end.file = *MemoryFile::Anonymous(1 << 16);
       end.region = *end.node.fabric->Register(end.file, Access::kReadWrite);
     }
-    const absl::Status listening = b_.node.fabric->Listen(
+    const absl::StatusOr<Endpoint> listening = b_.node.fabric->Listen(
         b_.node.endpoint, [this](const ConnectRequest&) -> absl::StatusOr<AcceptDecision> {
           return AcceptDecision{b_.node.queue, ""};
         });
-    ASSERT_TRUE(listening.ok()) << listening;
+    ASSERT_TRUE(listening.ok()) << listening.status();
   }
   void TearDown() override {
     for (End* end : {&a_, &b_}) {

@@ -190,12 +190,15 @@ absl::Status SimCluster::Start() {
       FURROW_RETURN_IF_ERROR(m->workers.back()->Start());
     }
     Member* raw = m.get();
-    FURROW_RETURN_IF_ERROR(m->fabric->Listen(
-        absl::StrCat(m->index + 1),
-        [raw](const rdma::ConnectRequest& request) -> absl::StatusOr<rdma::AcceptDecision> {
-          FURROW_ASSIGN_OR_RETURN(rdma::MeshRequest wire, rdma::UnpackRequest(request.private_data));
-          return raw->workers[wire.from.worker % raw->workers.size()]->PrepareAccept(request);
-        }));
+    FURROW_RETURN_IF_ERROR(
+        m->fabric
+            ->Listen(absl::StrCat(m->index + 1),
+                     [raw](const rdma::ConnectRequest& request) -> absl::StatusOr<rdma::AcceptDecision> {
+                       FURROW_ASSIGN_OR_RETURN(rdma::MeshRequest wire,
+                                               rdma::UnpackRequest(request.private_data));
+                       return raw->workers[wire.from.worker % raw->workers.size()]->PrepareAccept(request);
+                     })
+            .status());
   }
   Timestamp start(static_cast<uint64_t>(world_.now()));
   for (auto& m : members_) {

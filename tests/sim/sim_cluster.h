@@ -66,8 +66,8 @@ class SimCluster {
   // Delays, slow and cut links, pauses: drawn, until `stop` is true. No connection fails by them.
   void StartDisturbance(std::function<bool()> stop);
 
-  // Destroys all tasks, wherever they are, before what their frames refer to dies: for who gives up a run that
-  // comes to no end. Nothing runs afterwards.
+  // Destroys all tasks, wherever they are, before what their frames refer to dies: for who gives up a run
+  // that comes to no end. Nothing runs afterwards.
   void Abandon();
 
   // Waits until all records are truncated, then compares: no lock left, every replica of every object equal.
