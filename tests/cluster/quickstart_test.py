@@ -80,18 +80,37 @@ class Quickstart(unittest.TestCase):
         self.assertEqual(len(calls), 2)
         self.assertNotIn("--reload", calls[0])
 
-    def test_an_interrupted_load_is_done_anew(self):
-        process = self.start("a", QUICKSTART_LOAD='trap "exit 1" INT; while :; do sleep 0.1; done')
+    def started_by_another(self, name):
+        os.makedirs(os.path.join(self.root, name, "nodes"))
+        with open(os.path.join(self.root, name, "cluster"), "w") as file:
+            file.write("cluster=another\n")
+
+    def interrupt_the_load(self, name):
+        process = self.start(name, QUICKSTART_LOAD='trap "exit 1" INT; while :; do sleep 0.1; done')
         wait_until(lambda: os.path.exists(self.log), "the load has begun")
         os.killpg(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, 1, out + err)
-        self.assertIn("run it again", err)
+        return err
+
+    def test_an_interrupted_load_is_done_anew(self):
+        self.assertIn("run it again", self.interrupt_the_load("a"))
         calls, _ = self.run_it("a")
         self.assertIn("--reload", calls[0])
         self.assertEqual(len(self.run_it("a")[0]), 1)
 
+    def test_a_failed_load_is_done_anew(self):
+        calls, _ = self.run_it("a", code=1, QUICKSTART_LOAD="exit 1")
+        self.assertNotIn("--reload", calls[0])
+        self.assertIn("--reload", self.run_it("a")[0][0])
+
+    def test_an_interrupt_makes_nothing_ours_in_a_cluster_of_another(self):
+        self.started_by_another("a")
+        self.assertNotIn("run it again", self.interrupt_the_load("a"))
+        self.assertNotIn("--reload", self.run_it("a")[0][0])
+
     def test_what_another_has_loaded_is_not_replaced(self):
+        self.started_by_another("a")
         for _ in range(2):
             calls, _ = self.run_it("a", code=1, QUICKSTART_LOAD="exit 1")
             self.assertNotIn("--reload", calls[0])
