@@ -64,6 +64,56 @@ TEST_F(FdParkerTest, WakeOfOwnerThatIsAwakeOrCancelledIsForgotten) {
   EXPECT_GE(MonotonicClock().Now(), deadline);
 }
 
+class SteppedParker : public FdParker {
+ public:
+  using FdParker::ClaimWake;
+  using FdParker::RingOwner;
+  bool Arm() override { return can_arm; }
+  bool can_arm = true;
+};
+
+// The waker is held up between its two steps, and the owner looks around and is awake meanwhile.
+TEST_F(FdParkerTest, LateWakeEndsOneParkAndNotAllThatFollow) {
+  SteppedParker parker;
+  ASSERT_TRUE(parker.Open(events_).ok());
+  parker.PrepareToPark();
+  ASSERT_TRUE(parker.ClaimWake());
+  parker.CancelPark();
+  parker.RingOwner();
+  parker.PrepareToPark();
+  parker.Park(kNever);
+  const Nanos deadline = MonotonicClock().Now() + 2 * kMillisecond;
+  parker.PrepareToPark();
+  parker.Park(deadline);
+  EXPECT_GE(MonotonicClock().Now(), deadline);
+}
+
+// Each of these would hang, or spin.
+TEST_F(FdParkerTest, OwnerWhoseDescriptorCannotBeArmedSleepsShortly) {
+  SteppedParker parker;
+  ASSERT_TRUE(parker.Open(events_).ok());
+  parker.can_arm = false;
+  parker.PrepareToPark();
+  parker.Park(kNever);
+}
+
+TEST_F(FdParkerTest, BrokenDescriptorEndsOneParkAndThenSleepsAreShort) {
+  int pipe_ends[2];
+  ASSERT_EQ(pipe(pipe_ends), 0);
+  close(pipe_ends[1]);  // POLLHUP without POLLIN
+  FdParker parker;
+  ASSERT_TRUE(parker.Open(pipe_ends[0]).ok());
+  parker.PrepareToPark();
+  parker.Park(kNever);
+  for (int i = 0; i < 3; ++i) {
+    const Nanos before = MonotonicClock().Now();
+    parker.PrepareToPark();
+    parker.Park(kNever);
+    EXPECT_GE(MonotonicClock().Now() - before, kMillisecond);
+  }
+  close(pipe_ends[0]);
+}
+
 TEST_F(FdParkerTest, ThreadsWakeEachOtherOverAndOver) {
   constexpr int kRounds = 20'000;
   FdParker other;

@@ -10,7 +10,6 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "base/check.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "rdma/verbs/verbs_connection.h"
@@ -24,7 +23,7 @@ constexpr int kFirstEntries = 1024;
 
 }  // namespace
 
-void VerbsParker::Arm() { queue_.Arm(); }
+bool VerbsParker::Arm() { return queue_.Arm(); }
 
 VerbsQueue::VerbsQueue(std::shared_ptr<VerbsParts> parts)
     : parts_(std::move(parts)), parker_(*this), keys_(parts_->memory), slots_(new Slot[kMaxConnections]) {}
@@ -65,7 +64,10 @@ absl::Status VerbsQueue::Open() {
 
 VerbsQueue::~VerbsQueue() {
   for (DeviceQueue* queue : {&sends_, &receives_}) {
-    if (queue->cq != nullptr) FURROW_CHECK(ibv_destroy_cq(queue->cq) == 0);
+    if (queue->cq == nullptr) continue;
+    if (int error = ibv_destroy_cq(queue->cq); error != 0) {
+      FURROW_LOG(ERROR) << CallFailed("ibv_destroy_cq", error).message();
+    }
   }
   if (channel_ != nullptr) ibv_destroy_comp_channel(channel_);
   if (domain_ != nullptr && domain_ != parts_->device->domain()) ibv_dealloc_pd(domain_);
@@ -315,11 +317,15 @@ void VerbsQueue::TakeEvents() {
   if (taken[1] > 0) ibv_ack_cq_events(receives_.cq, taken[1]);
 }
 
-void VerbsQueue::Arm() {
+bool VerbsQueue::Arm() {
   TakeEvents();
   int error = ibv_req_notify_cq(receives_.cq, /*solicited_only=*/1);
   if (error == 0 && under_way_ > 0) error = ibv_req_notify_cq(sends_.cq, /*solicited_only=*/0);
-  FURROW_CHECK(error == 0);
+  if (error == 0) [[likely]]
+    return true;
+  // The device is gone, or its driver is broken: the owner looks around every now and then.
+  FURROW_LOG_EVERY(ERROR, kSecond) << CallFailed("ibv_req_notify_cq", error).message();
+  return false;
 }
 
 }  // namespace furrow::rdma

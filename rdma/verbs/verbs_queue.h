@@ -60,7 +60,7 @@ class VerbsParker final : public FdParker {
   explicit VerbsParker(VerbsQueue& queue) : queue_(queue) {}
 
  protected:
-  void Arm() override;
+  bool Arm() override;
 
  private:
   VerbsQueue& queue_;
@@ -92,8 +92,8 @@ class VerbsQueue {
   void Close();
   // All connections lose their queue pairs, as those of a killed process do. For tests.
   void Kill();
-  // For the parker.
-  void Arm();
+  // For the parker. False: the device does not do it.
+  bool Arm();
 
   // --- any thread ---
   // Gives the connection a slot and reserves room for its completions. ResourceExhausted: there is none.
