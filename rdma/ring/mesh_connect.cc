@@ -162,6 +162,7 @@ absl::StatusOr<AcceptDecision> RingMesh::PrepareAccept(const ConnectRequest& req
 
 void RingMesh::OnConnected(Connection& connection) {
   std::unique_ptr<Connection> owned = queue_.TakeAccepted(&connection);
+  if (owned == nullptr) return;  // gone again
   std::unique_ptr<Accepted> accepted;
   {
     MutexLock lock(&mutex_);
