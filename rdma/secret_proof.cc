@@ -85,7 +85,11 @@ absl::Status NotOfThisCluster(std::string_view endpoint) {
 
 absl::Status StatusFromWire(uint64_t code, std::string_view sentence) {
   if (code < 1 || code > 16) code = static_cast<uint64_t>(absl::StatusCode::kUnknown);
-  return absl::Status(static_cast<absl::StatusCode>(code), Sv(sentence));
+  std::string clean(sentence.substr(0, kMaxPeerSentence));
+  for (char& c : clean) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  }
+  return absl::Status(static_cast<absl::StatusCode>(code), clean);
 }
 
 }  // namespace furrow::rdma

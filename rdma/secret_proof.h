@@ -48,7 +48,9 @@ absl::Status OtherCluster(NodeId peer, std::string_view their_cluster, NodeId se
 absl::Status OtherSecret(NodeId initiator, NodeId acceptor);
 absl::Status NotOfThisCluster(std::string_view endpoint);
 
-// A status as the peer has put it into a message.
+// A status as the peer has put it into a message. A code that is none becomes kUnknown; of the sentence, what
+// can be printed on a line, kMaxPeerSentence bytes at most.
+inline constexpr size_t kMaxPeerSentence = 512;
 absl::Status StatusFromWire(uint64_t code, std::string_view sentence);
 
 }  // namespace furrow::rdma

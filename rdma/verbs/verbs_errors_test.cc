@@ -160,6 +160,14 @@ TEST(VerbsWireTest, RefusalsCarryCodeAndSentence) {
   EXPECT_EQ(status.code(), absl::StatusCode::kUnknown);
 }
 
+TEST(VerbsWireTest, SentencesOfPeersFitOnALineOfTheLog) {
+  const absl::Status forged = StatusFromWire(5, "no\nE node 7 has stolen\x1b[2J your data\x7f, K\xc3\xb6nig");
+  EXPECT_EQ(Text(forged), "no?E node 7 has stolen?[2J your data?, K\xc3\xb6nig");
+  EXPECT_EQ(Text(StatusFromWire(5, std::string(100'000, 'x'))).size(), kMaxPeerSentence);
+  EXPECT_EQ(StatusFromWire(0, "fine").code(), absl::StatusCode::kUnknown);
+  EXPECT_EQ(StatusFromWire(17, "").code(), absl::StatusCode::kUnknown);
+}
+
 TEST(VerbsWireTest, ImmediateDataKeepsItsParts) {
   EXPECT_EQ(Immediate(Immediate::Notify(63, true)).kind(), Immediate::kNotify);
   EXPECT_EQ(Immediate(Immediate::Notify(63, true)).channel(), 63);
