@@ -70,7 +70,7 @@ struct WorkRequest {
   bool signaled = true;  // false: no completion unless it fails
   // A WRITE may notify: after its bytes are visible the target's queue yields kNotified with `channel`
   // (0..63). Notifications of one connection and channel may be merged, never lost. A quiet one does not wake
-  // a parked target; it is seen when the target polls next.
+  // a parked target, or only seldom, for nothing; it is seen when the target polls next.
   enum class Notify : uint8_t { kNone, kQuiet, kWake } notify = Notify::kNone;
   uint8_t channel = 0;
   uint64_t id = 0;  // comes back in the completion

@@ -149,9 +149,7 @@ void VerbsDaemon::OnRequest(rdma_cm_id* id, std::string_view data) {
 
 absl::Status VerbsDaemon::StartConnecting(Peer& peer) {
   FURROW_RETURN_IF_ERROR(parts_->device->CheckPort());
-  sockaddr_storage here = {}, there = {};
-  FURROW_RETURN_IF_ERROR(ParseEndpoint(parts_->options.address, /*with_port=*/false, &here));
-  FURROW_RETURN_IF_ERROR(ParseEndpoint(peer.endpoint, /*with_port=*/true, &there));
+  sockaddr_storage here = here_, there = peer.address;
   if (rdma_create_id(manager_, &peer.id, &peer, RDMA_PS_TCP) != 0) return CallFailed("rdma_create_id", errno);
   SetByte(peer.id, RDMA_OPTION_ID_TOS, parts_->options.traffic_class);
   if (rdma_resolve_addr(peer.id, reinterpret_cast<sockaddr*>(&here), reinterpret_cast<sockaddr*>(&there),

@@ -149,8 +149,10 @@ absl::Status VerbsConnection::Establish(std::shared_ptr<SessionLink> link, uint3
   peer_private_data_ = std::move(private_data);
   id_ = id;
   last_success_ = options.clock->Now();
+  if (!link->AddConnection(id, this)) {
+    return absl::FailedPreconditionError(absl::StrCat("the session has a connection ", id, " already"));
+  }
   link_ = std::move(link);
-  link_->AddConnection(id, this);
   LogConnected(path);
   return absl::OkStatus();
 }

@@ -64,6 +64,10 @@ class VerbsConnection final : public Connection {
   // --- for the link, which holds its lock; any thread ---
   void LosePeer();
 
+  // For tests, which play a peer that breaks the rules.
+  const std::shared_ptr<SessionLink>& link() const { return link_; }
+  uint32_t id() const { return id_; }
+
   // --- for the queue ---
   uint32_t send_entries() const { return SendLedger::capacity(limits_.max_requests); }
   uint32_t receive_entries() const;
@@ -105,8 +109,12 @@ class VerbsConnection final : public Connection {
   void Fill(const WorkRequest& request, uint32_t key, bool ask, uint64_t number, ibv_send_wr& wr,
             ibv_sge& sge);
   void FillNotify(const WorkRequest& request, ibv_send_wr& wr);
-  void Submit(Chain& chain);
-  // A WRITE of nothing, with `immediate` unless it is a marker. False: it does not fit now.
+  // False: the device refuses it, or a part of it, which is doomed.
+  bool Submit(Chain& chain);
+  // Not even a marker goes to the device: nothing will tell the ends of what did not ask. Ends everything.
+  void GiveUp();
+  // A WRITE of nothing, with `immediate` unless it is a marker. False: it does not fit now, or the device
+  // refuses it.
   bool PostInternal(uint32_t immediate, bool solicited);
   bool PostMarker(bool last);
   void PostReceives(uint32_t count);

@@ -58,8 +58,8 @@ absl::Status VerbsDaemon::Prepare() {
   if (manager_ == nullptr) return NoConnectionManager(errno);
   if (rdma_create_id(manager_, &anchor_, nullptr, RDMA_PS_TCP) != 0)
     return CallFailed("rdma_create_id", errno);
-  sockaddr_storage address = {};
-  FURROW_RETURN_IF_ERROR(ParseEndpoint(parts_->options.address, /*with_port=*/false, &address));
+  FURROW_RETURN_IF_ERROR(ParseEndpoint(parts_->options.address, /*with_port=*/false, &here_));
+  sockaddr_storage address = here_;
   if (rdma_bind_addr(anchor_, reinterpret_cast<sockaddr*>(&address)) != 0) {
     return NoDeviceAt(errno, parts_->options.address);
   }
@@ -195,9 +195,23 @@ void VerbsDaemon::WaitForEvents() {
   epoll_event events[8];
   const int count = epoll_wait(epoll_, events, 8, WaitMilliseconds());
   for (int i = 0; i < count; ++i) {
+    if ((events[i].events & (EPOLLERR | EPOLLHUP)) != 0 && (events[i].events & EPOLLIN) == 0) {
+      LoseDescriptor(events[i].data.fd);
+    }
     if (events[i].data.fd != event_) continue;
     uint64_t ignored;
     (void)!read(event_, &ignored, sizeof(ignored));
+  }
+}
+
+// What the kernel does when a device is removed: its descriptors tell nothing any more, and would end every
+// wait at once.
+void VerbsDaemon::LoseDescriptor(int fd) {
+  (void)epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
+  FURROW_LOG(ERROR) << "the RDMA device " << parts_->device->name()
+                    << " is gone: its sessions end. Restart this process when it is back";
+  for (auto& peer : peers_) {
+    Fail(*peer, absl::UnavailableError(absl::StrCat("the RDMA device ", parts_->device->name(), " is gone")));
   }
 }
 
@@ -271,6 +285,7 @@ void VerbsDaemon::TakeOpenings() {
       auto peer = std::make_unique<Peer>();
       peer->initiator = true;
       peer->endpoint = opening->endpoint;
+      peer->address = opening->address;
       it = peers_.insert(peers_.end(), std::move(peer));
       if (absl::Status status = StartConnecting(**it); !status.ok()) Fail(**it, std::move(status));
     }

@@ -14,6 +14,8 @@
 #ifndef FURROW_RDMA_VERBS_VERBS_DAEMON_H_
 #define FURROW_RDMA_VERBS_VERBS_DAEMON_H_
 
+#include <sys/socket.h>
+
 #include <map>
 #include <memory>
 #include <string>
@@ -44,6 +46,7 @@ struct VerbsOpening {
   std::unique_ptr<VerbsConnection> connection;
   EventLoop* loop = nullptr;
   Endpoint endpoint;
+  sockaddr_storage address = {};  // of the endpoint: the daemon looks up no names
   std::string private_data;
   Nanos deadline = 0;
   Fabric::ConnectDone done;
@@ -79,6 +82,7 @@ class VerbsDaemon {
     bool over = false;     // to be ended in this round
     bool closing = false;  // to be over once what was sent has arrived
     Endpoint endpoint;
+    sockaddr_storage address = {};  // an initiator's peer's
     rdma_cm_id* id = nullptr;
     std::unique_ptr<VerbsSession> session;
     std::shared_ptr<SessionLink> link;
@@ -96,6 +100,7 @@ class VerbsDaemon {
   // verbs_daemon.cc
   void Run();
   void WaitForEvents();
+  void LoseDescriptor(int fd);
   int WaitMilliseconds() const;
   void TakeOpenings();
   void TakeSessionEvents();
@@ -140,6 +145,7 @@ class VerbsDaemon {
   const FabricIdentity& identity_;
   const Clock& clock_;
   const uint64_t cluster_tag_;
+  sockaddr_storage here_ = {};  // options.address
   int epoll_ = -1;
   int event_ = -1;
   rdma_event_channel* manager_ = nullptr;

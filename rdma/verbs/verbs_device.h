@@ -67,8 +67,8 @@ class VerbsDevice {
   DeviceLimits limits_;
 };
 
-// "host:port", "[v6]:port". A name is looked up, which may take a while. `text` without a port where
-// `with_port` is false. InvalidArgument, Unavailable (no such host).
+// "host:port", "[v6]:port". A name is looked up, which may take long: not on a thread that others wait for.
+// `text` without a port where `with_port` is false. InvalidArgument, Unavailable (no such host).
 absl::Status ParseEndpoint(std::string_view text, bool with_port, sockaddr_storage* address);
 
 // For whoever chooses a fabric, and for tests.

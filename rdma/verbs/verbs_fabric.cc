@@ -1,5 +1,7 @@
 #include "rdma/verbs/verbs_fabric.h"
 
+#include <sys/socket.h>
+
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,14 +15,14 @@ namespace {
 
 class VerbsRegion final : public MemoryRegion {
  public:
-  VerbsRegion(std::shared_ptr<VerbsMemory> memory, ibv_mr* registration, std::span<std::byte> bytes)
-      : memory_(std::move(memory)), registration_(registration), bytes_(bytes) {}
-  ~VerbsRegion() override { memory_->Remove(registration_); }
+  VerbsRegion(std::shared_ptr<VerbsParts> parts, ibv_mr* registration, std::span<std::byte> bytes)
+      : parts_(std::move(parts)), registration_(registration), bytes_(bytes) {}
+  ~VerbsRegion() override { parts_->memory->Remove(registration_); }
   std::span<std::byte> bytes() const override { return bytes_; }
   RemoteAddress remote_address() const override { return VerbsMemory::AddressOf(registration_); }
 
  private:
-  const std::shared_ptr<VerbsMemory> memory_;
+  const std::shared_ptr<VerbsParts> parts_;  // the device, too
   ibv_mr* const registration_;
   const std::span<std::byte> bytes_;
 };
@@ -57,7 +59,7 @@ class VerbsFabric final : public Fabric {
 
   absl::StatusOr<std::unique_ptr<MemoryRegion>> Register(const MemoryFile& file, Access access) override {
     FURROW_ASSIGN_OR_RETURN(ibv_mr * registration, parts_->memory->Add(file.bytes(), access));
-    return std::make_unique<VerbsRegion>(parts_->memory, registration, file.bytes());
+    return std::make_unique<VerbsRegion>(parts_, registration, file.bytes());
   }
 
   absl::StatusOr<std::unique_ptr<CompletionQueue>> CreateCompletionQueue() override {
@@ -71,6 +73,12 @@ class VerbsFabric final : public Fabric {
 
   void Connect(CompletionQueue& queue, EventLoop& loop, const Endpoint& endpoint, std::string private_data,
                ConnectionLimits limits, Nanos timeout_ns, ConnectDone done) override {
+    // Looks up a name here, where only this queue waits for it, and not on the daemon's thread.
+    sockaddr_storage address = {};
+    if (absl::Status parsed = ParseEndpoint(endpoint, /*with_port=*/true, &address); !parsed.ok()) {
+      loop.Post([done = std::move(done), status = std::move(parsed)] { done(status); });
+      return;
+    }
     absl::StatusOr<std::unique_ptr<VerbsConnection>> connection =
         private_data.size() > kMaxPrivateData
             ? absl::InvalidArgumentError(absl::StrCat("private data of ", private_data.size(),
@@ -84,6 +92,7 @@ class VerbsFabric final : public Fabric {
     opening->connection = *std::move(connection);
     opening->loop = &loop;
     opening->endpoint = endpoint;
+    opening->address = address;
     opening->private_data = std::move(private_data);
     opening->deadline = parts_->options.clock->Now() + timeout_ns;
     opening->done = std::move(done);

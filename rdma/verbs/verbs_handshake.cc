@@ -45,8 +45,7 @@ absl::Status VerbsDaemon::Handle(Peer& peer, const VerbsMessage& message) {
       return OnDecline(peer, message);
     case VerbsMessageType::kReady:
       if (peer.state != State::kReady || peer.initiator) return Unexpected(message);
-      peer.link->ConnectionReady(message.connection);
-      return absl::OkStatus();
+      return peer.link->ConnectionReady(message.connection) ? absl::OkStatus() : Unexpected(message);
     case VerbsMessageType::kClose:
       if (peer.state != State::kReady) return Unexpected(message);
       peer.link->LoseConnection(message.connection);
@@ -109,7 +108,9 @@ void VerbsDaemon::SendOpen(Peer& peer, std::unique_ptr<VerbsOpening> opening) {
 }
 
 absl::Status VerbsDaemon::OnOpen(Peer& peer, const VerbsMessage& message) {
-  if (peer.state != State::kReady || peer.initiator) return Unexpected(message);
+  if (peer.state != State::kReady || peer.initiator || peer.link->HasConnection(message.connection)) {
+    return Unexpected(message);
+  }
   std::string private_data;
   absl::StatusOr<std::unique_ptr<VerbsConnection>> connection = Accept(peer, message, &private_data);
   if (!connection.ok()) {
@@ -122,7 +123,8 @@ absl::Status VerbsDaemon::OnOpen(Peer& peer, const VerbsMessage& message) {
   accept.end = (*connection)->Describe(peer.link->path());
   accept.SetText(private_data);
   const std::shared_ptr<VerbsQueue> queue = (*connection)->queue();
-  queue->Adopt(*std::move(connection));
+  // If the queue has been destroyed meanwhile, its connection sends CLOSE as it goes: behind the ACCEPT.
+  const std::unique_ptr<VerbsConnection> unwanted = queue->Adopt(*std::move(connection));
   peer.link->Send(accept);
   return absl::OkStatus();
 }

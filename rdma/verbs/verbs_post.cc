@@ -137,24 +137,36 @@ void VerbsConnection::FillNotify(const WorkRequest& request, ibv_send_wr& wr) {
     return;
   }
   --notify_credits_;
+  const bool last = notify_credits_ == 0;
   wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-  wr.imm_data = htobe32(Immediate::Notify(channel, /*last=*/notify_credits_ == 0));
-  if (wake) wr.send_flags |= IBV_SEND_SOLICITED;
+  wr.imm_data = htobe32(Immediate::Notify(channel, last));
+  // The last one wakes in any case: a waking one that comes after it has to wait for its credits.
+  if (wake || last) wr.send_flags |= IBV_SEND_SOLICITED;
 }
 
-void VerbsConnection::Submit(Chain& chain) {
-  if (chain.count == 0) return;
+bool VerbsConnection::Submit(Chain& chain) {
+  if (chain.count == 0) return true;
   for (size_t i = 0; i + 1 < chain.count; ++i) chain.requests[i].next = &chain.requests[i + 1];
   chain.requests[chain.count - 1].next = nullptr;
   ibv_send_wr* bad = nullptr;
   const int error = ibv_post_send(pair_, chain.requests.data(), &bad);
   if (error == 0) [[likely]]
-    return;
+    return true;
   const size_t first = bad == nullptr ? 0 : static_cast<size_t>(bad - chain.requests.data());
   FURROW_LOG(ERROR) << "the device takes no request to node " << link_->peer().value() << " any more, with "
                     << ledger_.under_way() << " under way: " << CallFailed("ibv_post_send", error).message();
   ledger_.Doom(chain.numbers[first], CompletionStatus::kLocalProtection);
   doomed_ = true;
+  ServeLater();
+  return false;
+}
+
+void VerbsConnection::GiveUp() {
+  Die();
+  if (ledger_.under_way() == 0) return;
+  FURROW_LOG(ERROR) << "how " << ledger_.under_way() << " requests to node " << link_->peer().value()
+                    << " have ended cannot be known any more";
+  ledger_.Doom(ledger_.head(), CompletionStatus::kPeerGone);
 }
 
 bool VerbsConnection::PostInternal(uint32_t immediate, bool solicited) {
@@ -172,11 +184,13 @@ bool VerbsConnection::PostInternal(uint32_t immediate, bool solicited) {
   wr.imm_data = htobe32(immediate);
   wr.send_flags = (ask ? IBV_SEND_SIGNALED : 0) | (solicited ? IBV_SEND_SOLICITED : 0);
   chain.count = 1;
-  Submit(chain);
-  return true;
+  if (Submit(chain)) return true;
+  if (ledger_.unasked() > 0 && !down_) PostMarker(/*last=*/true);
+  return false;
 }
 
-// `last`: behind it nothing goes to the device any more; there is always room for that one.
+// `last`: behind it nothing goes to the device any more; there is always room for that one, and for one more
+// when the device refuses it.
 bool VerbsConnection::PostMarker(bool last) {
   if (!last && !ledger_.FitsInternal()) return false;
   Chain chain;
@@ -188,7 +202,12 @@ bool VerbsConnection::PostMarker(bool last) {
   wr.opcode = IBV_WR_RDMA_WRITE;
   wr.send_flags = IBV_SEND_SIGNALED;
   chain.count = 1;
-  Submit(chain);
+  if (Submit(chain)) return true;
+  if (down_) {
+    GiveUp();
+  } else {
+    TakeDown();
+  }
   return true;
 }
 
@@ -244,7 +263,8 @@ void VerbsConnection::MakeUpNotifications() {
     const bool wake = owed_wake_ != 0;
     uint64_t& owed = wake ? owed_wake_ : owed_quiet_;
     const auto channel = static_cast<uint8_t>(std::countr_zero(owed));
-    if (!PostInternal(Immediate::Notify(channel, /*last=*/notify_credits_ == 1), wake)) return;
+    const bool last = notify_credits_ == 1;
+    if (!PostInternal(Immediate::Notify(channel, last), /*solicited=*/wake || last)) return;
     --notify_credits_;
     owed &= owed - 1;
     if (wake) owed_quiet_ &= ~(uint64_t{1} << channel);

@@ -158,10 +158,11 @@ void VerbsQueue::RemoveConnection(uint32_t slot, const VerbsConnection* connecti
   leaving_.store(true, std::memory_order_relaxed);
 }
 
-void VerbsQueue::Adopt(std::unique_ptr<VerbsConnection> connection) {
+std::unique_ptr<VerbsConnection> VerbsQueue::Adopt(std::unique_ptr<VerbsConnection> connection) {
   MutexLock lock(&mutex_);
-  if (closed_) return;  // goes with the queue's others, after the lock
+  if (closed_) return connection;
   accepted_.push_back(std::move(connection));
+  return nullptr;
 }
 
 void VerbsQueue::PushEvent(Event event) {

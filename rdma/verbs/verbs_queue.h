@@ -101,8 +101,8 @@ class VerbsQueue {
   // What a device's completion carries to find the connection again, for a request number's lower half.
   uint64_t WorkId(uint32_t slot) const;
   // The peer's connection is there; it becomes the owner's when that is announced, and is destroyed on its
-  // thread.
-  void Adopt(std::unique_ptr<VerbsConnection> connection);
+  // thread. Gives it back if the queue is closed.
+  std::unique_ptr<VerbsConnection> Adopt(std::unique_ptr<VerbsConnection> connection);
   void PushConnected(VerbsConnection* connection);
   void PushDisconnected(VerbsConnection* connection);
 

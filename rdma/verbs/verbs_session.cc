@@ -59,9 +59,14 @@ bool SessionLink::overrun() const {
   return overrun_;
 }
 
-void SessionLink::AddConnection(uint32_t id, VerbsConnection* connection) {
+bool SessionLink::AddConnection(uint32_t id, VerbsConnection* connection) {
   MutexLock lock(&connections_mutex_);
-  connections_[id] = connection;
+  return connections_.try_emplace(id, Member{connection}).second;
+}
+
+bool SessionLink::HasConnection(uint32_t id) {
+  MutexLock lock(&connections_mutex_);
+  return connections_.contains(id);
 }
 
 bool SessionLink::RemoveConnection(uint32_t id) {
@@ -69,16 +74,19 @@ bool SessionLink::RemoveConnection(uint32_t id) {
   return connections_.erase(id) > 0;
 }
 
-void SessionLink::ConnectionReady(uint32_t id) {
+bool SessionLink::ConnectionReady(uint32_t id) {
   MutexLock lock(&connections_mutex_);
   auto it = connections_.find(id);
-  if (it != connections_.end()) it->second->queue()->PushConnected(it->second);
+  if (it == connections_.end()) return true;  // closed meanwhile, and the peer has been told
+  if (std::exchange(it->second.ready, true)) return false;
+  it->second.connection->queue()->PushConnected(it->second.connection);
+  return true;
 }
 
 void SessionLink::LoseConnection(uint32_t id) {
   MutexLock lock(&connections_mutex_);
   auto it = connections_.find(id);
-  if (it != connections_.end()) it->second->LosePeer();
+  if (it != connections_.end()) it->second.connection->LosePeer();
 }
 
 void SessionLink::End() {
@@ -88,7 +96,7 @@ void SessionLink::End() {
     outgoing_.clear();
   }
   MutexLock lock(&connections_mutex_);
-  for (auto& [id, connection] : connections_) connection->LosePeer();
+  for (auto& [id, member] : connections_) member.connection->LosePeer();
 }
 
 // --- VerbsSession ---
@@ -134,7 +142,11 @@ absl::Status VerbsSession::Open(ibv_comp_channel* channel) {
 
 VerbsSession::~VerbsSession() {
   if (has_pair_) rdma_destroy_qp(id_);
-  if (cq_ != nullptr) FURROW_CHECK(ibv_destroy_cq(cq_) == 0);
+  if (cq_ != nullptr) {
+    if (int error = ibv_destroy_cq(cq_); error != 0) {
+      FURROW_LOG(ERROR) << CallFailed("ibv_destroy_cq of a session", error).message();
+    }
+  }
   if (registration_ != nullptr) ibv_dereg_mr(registration_);
   --parts_.counters.sessions;
 }

@@ -63,11 +63,13 @@ class SessionLink {
   void Probe();
 
   // --- connections ---
-  void AddConnection(uint32_t id, VerbsConnection* connection);
+  // False: the id is in use.
+  bool AddConnection(uint32_t id, VerbsConnection* connection);
+  bool HasConnection(uint32_t id);
   // False if it was not there (any more).
   bool RemoveConnection(uint32_t id);
-  // The peer has taken this connection into use: its queue yields it.
-  void ConnectionReady(uint32_t id);
+  // The peer has taken this connection into use: its queue yields it. False: it has said so before.
+  bool ConnectionReady(uint32_t id);
   // The peer of this connection is gone: marks it and tells its queue.
   void LoseConnection(uint32_t id);
 
@@ -90,8 +92,12 @@ class SessionLink {
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   bool overrun_ ABSL_GUARDED_BY(mutex_) = false;
 
+  struct Member {
+    VerbsConnection* connection;
+    bool ready = false;
+  };
   Mutex connections_mutex_;
-  absl::flat_hash_map<uint32_t, VerbsConnection*> connections_ ABSL_GUARDED_BY(connections_mutex_);
+  absl::flat_hash_map<uint32_t, Member> connections_ ABSL_GUARDED_BY(connections_mutex_);
 };
 
 // The fabric's thread only.

@@ -17,12 +17,10 @@
 #include "gtest/gtest.h"
 #include "rdma/fabric_contract_bytes.h"
 #include "rdma/verbs/verbs_fabric.h"
-#include "rdma/verbs/verbs_test_world.h"
+#include "rdma/verbs/verbs_test_pair.h"
 
 namespace furrow::rdma {
 namespace {
-
-using Notify = WorkRequest::Notify;
 
 size_t OpenDescriptors() {
   size_t count = 0;
@@ -41,121 +39,7 @@ size_t ResidentBytes() {
   return fields == 2 ? resident * 4096 : 0;
 }
 
-// Two nodes with a connection, both polled by the test.
-class VerbsTest : public testing::Test {
- protected:
-  struct End {
-    FabricWorld::Node node;
-    std::unique_ptr<Connection> connection;
-    MemoryFile file;
-    std::unique_ptr<MemoryRegion> region;
-    std::vector<Completion> completions;
-    std::span<std::byte> bytes() const { return file.bytes(); }
-    RemoteAddress at(uint64_t offset = 0) const { return region->remote_address().Plus(offset); }
-    size_t Count(Completion::Kind kind) const {
-      size_t count = 0;
-      for (const Completion& c : completions) count += c.kind == kind ? 1 : 0;
-      return count;
-    }
-  };
-
-  void SetUp() override {
-    if (VerbsTestAddresses().empty()) GTEST_SKIP() << "this host has no RDMA device";
-    world_ = std::make_unique<VerbsTestWorld>();
-    for (uint32_t i = 0; i < 2; ++i) {
-      End& end = i == 0 ? a_ : b_;
-      end.node = world_->AddNode({NodeId(i + 1), "verbs", "secret"});
-      end.file = *MemoryFile::Anonymous(1 << 16);
-      end.region = *end.node.fabric->Register(end.file, Access::kReadWrite);
-    }
-    const absl::StatusOr<Endpoint> listening = b_.node.fabric->Listen(
-        b_.node.endpoint, [this](const ConnectRequest&) -> absl::StatusOr<AcceptDecision> {
-          return AcceptDecision{b_.node.queue, ""};
-        });
-    ASSERT_TRUE(listening.ok()) << listening.status();
-  }
-  void TearDown() override {
-    for (End* end : {&a_, &b_}) {
-      end->connection.reset();
-      end->region.reset();
-    }
-    world_.reset();
-  }
-
-  void Connect(ConnectionLimits limits = {}) {
-    bool done = false;
-    a_.node.fabric->Connect(*a_.node.queue, *a_.node.loop, b_.node.endpoint, "", limits, 60 * kSecond,
-                            [&](absl::StatusOr<std::unique_ptr<Connection>> connection) {
-                              ASSERT_TRUE(connection.ok()) << connection.status();
-                              a_.connection = *std::move(connection);
-                              done = true;
-                            });
-    ASSERT_TRUE(world_->RunUntil([&] {
-      Poll(b_);
-      return done && b_.connection != nullptr;
-    }));
-  }
-  static void Poll(End& end) {
-    Completion batch[16];
-    for (size_t count = 1; count > 0;) {
-      count = end.node.queue->Poll(batch);
-      for (size_t i = 0; i < count; ++i) {
-        if (batch[i].kind == Completion::Kind::kConnected) {
-          end.connection = end.node.queue->TakeAccepted(batch[i].connection);
-        } else {
-          end.completions.push_back(batch[i]);
-        }
-      }
-    }
-  }
-  // Polls only the ends that are named.
-  bool RunUntil(std::vector<End*> ends, const std::function<bool()>& done) {
-    const Nanos limit = MonotonicClock().Now() + 120 * kSecond;
-    for (;;) {
-      for (End* end : ends) Poll(*end);
-      if (done()) return true;
-      if (MonotonicClock().Now() > limit) return false;
-      SleepThreadUntil(MonotonicClock().Now() + 100 * kMicrosecond);
-    }
-  }
-  CompletionStatus Do(End& end, const WorkRequest& request) {
-    const absl::Status status = end.connection->Post(request);
-    EXPECT_TRUE(status.ok()) << status;
-    const size_t before = end.completions.size();
-    EXPECT_TRUE(RunUntil({&end}, [&] { return end.completions.size() > before; }));
-    return end.completions.size() > before ? end.completions[before].status : CompletionStatus::kFlushed;
-  }
-  static WorkRequest Make(Opcode opcode, std::span<std::byte> local, RemoteAddress remote,
-                          Notify notify = Notify::kNone) {
-    WorkRequest request;
-    request.opcode = opcode;
-    request.local = local;
-    request.remote = remote;
-    request.notify = notify;
-    request.channel = 5;
-    request.id = 1;
-    return request;
-  }
-  // Sleeps as an idle loop does; false if only the deadline ended it.
-  static bool SleepsUntilWoken(End& end, Nanos ns) {
-    const Nanos deadline = ns == kNever ? kNever : MonotonicClock().Now() + ns;
-    Parker& parker = end.node.queue->parker();
-    for (;;) {
-      parker.PrepareToPark();
-      const size_t before = end.completions.size();
-      Poll(end);
-      if (end.completions.size() > before) {
-        parker.CancelPark();
-        return true;
-      }
-      parker.Park(deadline);
-      if (MonotonicClock().Now() >= deadline) return false;
-    }
-  }
-
-  std::unique_ptr<VerbsTestWorld> world_;
-  End a_, b_;
-};
+using VerbsTest = VerbsTestPair;
 
 // --- sleeping and waking. A lost wake-up would hang. ---
 
@@ -187,6 +71,44 @@ TEST_F(VerbsTest, QuietNotificationWaitsForThePollOfItsOwner) {
   EXPECT_GE(b_.Count(Completion::Kind::kNotified), 1u);
 }
 
+// Quiet ones have used all credits; the waking one cannot go before the owner has polled.
+TEST_F(VerbsTest, WakingNotificationBehindManyQuietOnesWakesParkedOwner) {
+  Connect();
+  for (int round = 0; round < 3; ++round) {
+    a_.completions.clear();
+    b_.completions.clear();
+    std::atomic<bool> parked{false}, woken{false};
+    Thread owner({.name = "owner"}, [&] {
+      Parker& parker = b_.node.queue->parker();
+      const Nanos give_up = MonotonicClock().Now() + 60 * kSecond;
+      while (MonotonicClock().Now() < give_up) {
+        parker.PrepareToPark();
+        Poll(b_);
+        for (const Completion& c : b_.completions) {
+          if (c.kind == Completion::Kind::kNotified && c.channel == 9) woken = true;
+        }
+        if (woken) break;
+        parked = true;
+        parker.Park(give_up);
+      }
+      parker.CancelPark();
+      if (!woken) parked = true;
+    });
+    while (!parked) SleepThreadUntil(MonotonicClock().Now() + 100 * kMicrosecond);
+    for (uint32_t i = 0; i <= VerbsOptions().notify_credits; ++i) {
+      WorkRequest write = Make(Opcode::kWrite, a_.bytes().first(8), b_.at(), Notify::kQuiet);
+      write.signaled = false;
+      if (i == VerbsOptions().notify_credits) {
+        write.notify = Notify::kWake;
+        write.channel = 9;
+      }
+      ASSERT_TRUE(a_.connection->Post(write).ok());
+    }
+    EXPECT_TRUE(RunUntil({&a_}, [&] { return woken.load(); }));
+    owner.Join();
+  }
+}
+
 TEST_F(VerbsTest, EndOfOwnRequestWakesItsOwner) {
   Connect();
   for (int i = 0; i < 50; ++i) {
@@ -204,7 +126,11 @@ TEST_F(VerbsTest, EndOfOwnRequestWakesItsOwner) {
 TEST_F(VerbsTest, DisconnectionAndSendWakeTheirOwner) {
   Connect();
   ASSERT_TRUE(b_.connection->PostReceive(7, b_.bytes().first(64)).ok());
-  world_->Settle([&] { Poll(a_); });
+  // Comes behind the word that there is a receive.
+  ASSERT_EQ(Do(b_, Make(Opcode::kWrite, b_.bytes().first(8), a_.at(), Notify::kQuiet)),
+            CompletionStatus::kOk);
+  ASSERT_TRUE(RunUntil({&a_}, [&] { return a_.Count(Completion::Kind::kNotified) == 1; }));
+  a_.completions.clear();
   ASSERT_EQ(Do(a_, Make(Opcode::kSend, a_.bytes().first(64), {})), CompletionStatus::kOk);
   EXPECT_TRUE(SleepsUntilWoken(b_, kNever));
   EXPECT_EQ(b_.completions.back().kind, Completion::Kind::kReceived);
