@@ -161,8 +161,9 @@ absl::Status MakePrivateDirectory(const std::string& path) {
   if (stat(path.c_str(), &st) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot look at ", path));
   if (!S_ISDIR(st.st_mode)) return absl::FailedPreconditionError(absl::StrCat(path, " is no directory"));
   if (st.st_uid != geteuid() || (st.st_mode & 077) != 0) {
-    return absl::PermissionDeniedError(absl::StrCat("the directory ", path, " is open to others: chmod 700 ",
-                                                    path, ", or name another one"));
+    return absl::PermissionDeniedError(
+        absl::StrCat("the directory ", path,
+                     " is open to others, and sockets must not be: name one that is yours alone (mode 700)"));
   }
   return absl::OkStatus();
 }

@@ -82,6 +82,7 @@ absl::StatusOr<std::unique_ptr<MemberHost>> MemberHost::Start(const CommonFlags&
     }
   } else {
     options.cluster = flags.cluster;
+    options.secret_file = flags.secret_file;
   }
   auto host = std::unique_ptr<MemberHost>(new MemberHost());
   FURROW_ASSIGN_OR_RETURN(host->member_, client::Member::Start(std::move(options)));

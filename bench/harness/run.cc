@@ -260,6 +260,8 @@ class Run {
 void CommonFlags::AddTo(FlagSet* f) {
   f->AddText("cluster", &cluster,
              "run as a compute member of this cluster: its directory, or host:port of a member");
+  f->AddText("secret-file", &secret_file,
+             "the cluster's secret; default \"secret\" in its directory. An address needs it");
   f->AddSwitch("symmetric", &symmetric, "run in storage processes of its own, with the terminals inside");
   f->AddNumber("nodes", &nodes, 1, 32, "storage processes of --symmetric");
   f->AddNumber("replicas", &replicas, 1, 8, "copies of each region, with --symmetric");
@@ -323,7 +325,7 @@ client::OptionNames CommonFlags::option_names() const {
     return {{"cluster", "--cluster"},
             {"fabric", "--fabric"},
             {"listen", "--addresses"},
-            {"secret_file", "--cluster DIR, the directory with the secret"},
+            {"secret_file", "--secret-file"},
             {"workers", "--workers"},
             {"memory_bytes", "furrow node's --memory"},
             {"lease_ns", "furrow node's --lease"}};

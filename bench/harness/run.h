@@ -20,6 +20,7 @@ namespace furrow::bench {
 // The flags that all workloads have.
 struct CommonFlags {
   std::string cluster;
+  std::string secret_file;
   bool symmetric = false;
   uint64_t seconds = 30;
   uint64_t warmup = 3;

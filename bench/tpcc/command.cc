@@ -74,7 +74,8 @@ absl::Status CheckRoom(const TpccFlags& flags) {
   uint64_t replicas = common.replicas;
   uint64_t room = common.nodes * (common.memory_mb << 20);
   if (!common.symmetric) {
-    FURROW_ASSIGN_OR_RETURN(const client::ClusterAddress at, client::FindCluster(common.cluster, ""));
+    FURROW_ASSIGN_OR_RETURN(const client::ClusterAddress at,
+                            client::FindCluster(common.cluster, common.secret_file));
     FURROW_ASSIGN_OR_RETURN(const std::string secret, cluster::ReadSecret(at.secret_file));
     cluster::ControlClient client(secret);
     FURROW_ASSIGN_OR_RETURN(const cluster::ClusterStatus status,

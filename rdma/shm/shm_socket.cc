@@ -75,7 +75,7 @@ absl::StatusOr<Fd> ListenAt(const std::string& path) {
   if (st.st_uid != geteuid() || (st.st_mode & 077) != 0) {
     return absl::PermissionDeniedError(
         absl::StrCat("the socket directory ", directory,
-                     " must belong to this user and be closed to others: chmod 700 it"));
+                     " is not this user's alone: name one with mode 700, or one that is not there yet"));
   }
   FURROW_ASSIGN_OR_RETURN(Fd socket, NewSocket());
   int result = bind(socket.get(), Generic(place.address), sizeof(place.address));

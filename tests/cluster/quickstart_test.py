@@ -99,6 +99,13 @@ class Quickstart(unittest.TestCase):
         self.assertIn("--reload", calls[0])
         self.assertEqual(len(self.run_it("a")[0]), 1)
 
+    def test_other_warehouses_than_those_that_are_there(self):
+        self.run_it("a", "--warehouses", "2")
+        calls, text = self.run_it("a", "--warehouses", "3")
+        self.assertIn("--warehouses 2", calls[0])
+        self.assertIn("the cluster holds 2 warehouses", text)
+        self.assertNotIn("holds 2 warehouses", self.run_it("a")[1])
+
     def test_a_failed_load_is_done_anew(self):
         calls, _ = self.run_it("a", code=1, QUICKSTART_LOAD="exit 1")
         self.assertNotIn("--reload", calls[0])
