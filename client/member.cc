@@ -289,6 +289,7 @@ absl::Status Member::Impl::MakeDirectories() {
   }
   FURROW_RETURN_IF_ERROR(made.status());
   memory_directory_ = *std::move(made);
+  FURROW_LOG(INFO) << "memory lies in " << memory;  // deploy/local-cluster looks for it
   return absl::OkStatus();
 }
 

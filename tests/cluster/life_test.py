@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -231,6 +232,23 @@ class LocalCluster(ProcessTest):
         self.assertFalse(os.path.exists(self.directory))
         self.assertEqual(self.own_memory(self.cluster_id), [])
         self.assertEqual(os.listdir(os.path.join(self.place.root, "furrow")), [])
+
+    def test_founder_that_dies_before_it_serves_leaves_nothing(self):
+        killer = os.path.join(self.place.root, "killed-node")
+        with open(killer, "w") as file:
+            file.write("#!/bin/bash\n\"%s\" \"$@\" & node=$!\n"
+                       "until grep -q 'memory lies in' \"%s/nodes/1/log\"; do sleep 0.02; done\n"
+                       "kill -9 $node; wait $node; cp \"%s/nodes/1/log\" \"%s/log\"\n"
+                       % (FURROW, self.directory, self.directory, self.place.root))
+        os.chmod(killer, 0o755)
+        done = subprocess.run([LOCAL_CLUSTER, "up", "--dir", self.directory, "--bin", killer, "--memory", "256M"],
+                              capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=PATIENCE * 2,
+                              env=self.environment)
+        self.assertNotEqual(done.returncode, 0)
+        with open(os.path.join(self.place.root, "log")) as file:
+            memory = re.search(r"memory lies in (\S+)", file.read()).group(1)
+        self.assertFalse(os.path.exists(memory))
+        self.assertFalse(os.path.exists(self.directory), done.stderr)
 
     def test_interrupted_up_leaves_nothing(self):
         command = [LOCAL_CLUSTER, "up", "--dir", self.directory, "--bin", FURROW, "--memory", "256M", "--nodes", "4"]
