@@ -141,7 +141,7 @@ absl::StatusOr<FileLock> FileLock::TakeOnce(const std::string& path) {
     absl::StatusOr<std::string> holder = ReadSmallFile(path);
     return absl::FailedPreconditionError(
         absl::StrCat("the directory of ", path, " is in use by process ",
-                     holder.ok() ? absl::StripSuffix(*holder, "\n") : "(unknown)",
+                     holder.ok() ? holder->substr(0, holder->find('\n')) : "(unknown)",
                      ": one node per directory; stop that process or name another directory with "
                      "MemberOptions::directory"));
   }
@@ -151,6 +151,14 @@ absl::StatusOr<FileLock> FileLock::TakeOnce(const std::string& path) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
   }
   return lock;
+}
+
+absl::Status FileLock::Note(const std::string& line) {
+  const std::string text = line + "\n";
+  const off_t end = lseek(fd_, 0, SEEK_END);
+  if (end >= 0 && pwrite(fd_, text.data(), text.size(), end) == static_cast<ssize_t>(text.size()))
+    return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path_));
 }
 
 absl::Status MakePrivateDirectory(const std::string& path) {

@@ -56,6 +56,8 @@ class FileLock {
   ~FileLock();
   // FailedPrecondition: another process holds it; the message names that.
   static absl::StatusOr<FileLock> Take(const std::string& path);
+  // Adds a line to the file, for who cleans up if this process is killed; the first one is its pid.
+  absl::Status Note(const std::string& line);
 
  private:
   static absl::StatusOr<FileLock> TakeOnce(const std::string& path);

@@ -151,6 +151,7 @@ absl::Status Member::Impl::Start() {
   FURROW_RETURN_IF_ERROR(MakeMemory());
   FURROW_RETURN_IF_ERROR(MakeAgent());
   FURROW_RETURN_IF_ERROR(MakeWorkers());
+  FURROW_LOG(INFO) << "fabric " << fabric_choice_.name << " at " << endpoint_ << ": " << fabric_choice_.why;
   {
     MutexLock lock(&accept_mutex_);
     accepting_ = true;
@@ -289,8 +290,7 @@ absl::Status Member::Impl::MakeDirectories() {
   }
   FURROW_RETURN_IF_ERROR(made.status());
   memory_directory_ = *std::move(made);
-  FURROW_LOG(INFO) << "memory lies in " << memory;  // deploy/local-cluster looks for it
-  return absl::OkStatus();
+  return options_.directory.empty() ? absl::OkStatus() : directory_lock_.Note("memory=" + memory);
 }
 
 absl::StatusOr<MemoryFile> Member::Impl::NewMemory(const std::string& name, size_t bytes) {

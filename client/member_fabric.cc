@@ -14,7 +14,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/log.h"
 #include "base/status_macros.h"
 #include "client/cluster_files.h"
 #include "rdma/shm/shm_fabric.h"
@@ -155,9 +154,6 @@ std::vector<RdmaDevice> ListRdmaDevices() {
 absl::StatusOr<std::unique_ptr<rdma::Fabric>> MakeFabric(const FabricChoice& choice,
                                                          const RdmaOptions& options,
                                                          rdma::FabricIdentity identity) {
-  FURROW_LOG(INFO) << "fabric " << choice.name
-                   << (choice.address.empty() ? "" : absl::StrCat(" at ", choice.address)) << ": "
-                   << choice.why;
   if (choice.name == "shm") return rdma::MakeShmFabric({.identity = std::move(identity)});
   rdma::VerbsOptions verbs;
   verbs.identity = std::move(identity);

@@ -49,7 +49,6 @@ absl::StatusOr<rdma::Endpoint> EndpointFor(const FabricChoice& choice, const std
 
 // This host's devices.
 std::vector<RdmaDevice> ListRdmaDevices();
-// Logs the choice.
 absl::StatusOr<std::unique_ptr<rdma::Fabric>> MakeFabric(const FabricChoice& choice,
                                                          const RdmaOptions& options,
                                                          rdma::FabricIdentity identity);

@@ -237,16 +237,16 @@ class LocalCluster(ProcessTest):
         killer = os.path.join(self.place.root, "killed-node")
         with open(killer, "w") as file:
             file.write("#!/bin/bash\n\"%s\" \"$@\" & node=$!\n"
-                       "until grep -q 'memory lies in' \"%s/nodes/1/log\"; do sleep 0.02; done\n"
-                       "kill -9 $node; wait $node; cp \"%s/nodes/1/log\" \"%s/log\"\n"
+                       "until grep -qs memory= \"%s/nodes/1/node.lock\"; do sleep 0.02; done\n"
+                       "kill -9 $node; wait $node; cp \"%s/nodes/1/node.lock\" \"%s/lock\"\n"
                        % (FURROW, self.directory, self.directory, self.place.root))
         os.chmod(killer, 0o755)
         done = subprocess.run([LOCAL_CLUSTER, "up", "--dir", self.directory, "--bin", killer, "--memory", "256M"],
                               capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=PATIENCE * 2,
                               env=self.environment)
         self.assertNotEqual(done.returncode, 0)
-        with open(os.path.join(self.place.root, "log")) as file:
-            memory = re.search(r"memory lies in (\S+)", file.read()).group(1)
+        with open(os.path.join(self.place.root, "lock")) as file:
+            memory = re.search(r"memory=(\S+)", file.read()).group(1)
         self.assertFalse(os.path.exists(memory))
         self.assertFalse(os.path.exists(self.directory), done.stderr)
 

@@ -139,7 +139,7 @@ class Garbage(ProcessTest):
         except OSError:
             pass  # it was cut off before
 
-    def packet(self, kind, texts=(b"", b""), lengths=None, version=1):
+    def packet(self, kind, texts=(b"", b""), lengths=None, version=2):
         lengths = lengths or [len(text) for text in texts]
         return struct.pack("<IHH4QHHI", 0x6D735246, version, kind, 9, 1, 2, 3, *lengths, 0) + b"".join(texts)
 
