@@ -113,9 +113,6 @@ class Agent final : public ControlHandler {
   // The store, on the manager; null elsewhere.
   ConfigStore* store() { return is_manager() ? &manager()->store() : nullptr; }
   std::shared_ptr<const ClusterView> view() const;
-  // Set before Bootstrap() or Join(): told of each configuration after the host (see seams.h). Outlives the
-  // agent.
-  void SetListener(ReconfigurationListener* listener) { listener_ = listener; }
   // On the manager, set before Bootstrap(): told of each committed configuration; for the file that tools
   // look the cluster up in.
   void SetConfigurationWatcher(std::function<void(const Configuration&)> watcher) {
@@ -167,7 +164,6 @@ class Agent final : public ControlHandler {
   ClusterClock& cluster_clock_;
   SafePoint& safe_point_;
   RegionDirectory& directory_;
-  ReconfigurationListener* listener_ = nullptr;
   std::function<void(const Configuration&)> watcher_;
   const Nanos started_;
 

@@ -117,14 +117,12 @@ absl::Status Agent::NewConfig(const pb::NewConfigRequest& request, pb::NewConfig
     view_ = view;
   }
   FURROW_RETURN_IF_ERROR(host_.OnNewConfiguration(view, joining));
-  if (listener_ != nullptr) listener_->OnNewConfiguration(view);
   return absl::OkStatus();
 }
 
 absl::Status Agent::NewConfigCommit(const pb::NewConfigCommitRequest& request, pb::NewConfigCommitReply*) {
   FURROW_RETURN_IF_ERROR(CheckConfig(request.config()));
   host_.OnConfigurationCommitted(ConfigId(request.config()));
-  if (listener_ != nullptr) listener_->OnConfigurationCommitted(ConfigId(request.config()));
   return absl::OkStatus();
 }
 

@@ -8,22 +8,43 @@ RegionDirectory::~RegionDirectory() {
   for (auto& chunk : chunks_) delete chunk.load(std::memory_order_relaxed);
 }
 
-const RegionMapping* RegionDirectory::Put(RegionMapping mapping) {
-  uint32_t id = mapping.id.value();
-  FURROW_CHECK(id > 0 && id < kMaxRegions && !mapping.replicas.empty());
-  MutexLock lock(&mutex_);
-  std::atomic<Chunk*>& slot = chunks_[id / kChunk];
+std::atomic<const RegionMapping*>& RegionDirectory::PlaceOf(RegionId id) {
+  FURROW_CHECK(id.value() > 0 && id.value() < kMaxRegions);
+  std::atomic<Chunk*>& slot = chunks_[id.value() / kChunk];
   Chunk* chunk = slot.load(std::memory_order_relaxed);
   if (chunk == nullptr) {
     chunk = new Chunk;
     slot.store(chunk, std::memory_order_release);
   }
-  std::atomic<const RegionMapping*>& place = chunk->mappings[id % kChunk];
-  const RegionMapping* known = place.load(std::memory_order_relaxed);
-  if (known != nullptr && known->config >= mapping.config) return known;
+  return chunk->mappings[id.value() % kChunk];
+}
+
+const RegionMapping* RegionDirectory::Replace(std::atomic<const RegionMapping*>& place,
+                                              RegionMapping mapping) {
   owned_.push_back(std::make_unique<const RegionMapping>(std::move(mapping)));
   place.store(owned_.back().get(), std::memory_order_release);
   return owned_.back().get();
+}
+
+const RegionMapping* RegionDirectory::Put(RegionMapping mapping) {
+  FURROW_CHECK(!mapping.replicas.empty());
+  MutexLock lock(&mutex_);
+  std::atomic<const RegionMapping*>& place = PlaceOf(mapping.id);
+  const RegionMapping* known = place.load(std::memory_order_relaxed);
+  if (known != nullptr && known->config >= mapping.config) return known;
+  return Replace(place, std::move(mapping));
+}
+
+const RegionMapping* RegionDirectory::Activate(RegionId id, ConfigId config, Timestamp floor) {
+  MutexLock lock(&mutex_);
+  std::atomic<const RegionMapping*>& place = PlaceOf(id);
+  const RegionMapping* known = place.load(std::memory_order_relaxed);
+  if (known == nullptr || known->config != config) return nullptr;
+  if (known->active) return known;
+  RegionMapping active = *known;
+  active.active = true;
+  active.floor = floor;
+  return Replace(place, std::move(active));
 }
 
 std::vector<RegionId> RegionDirectory::Group(RegionId locality) const {

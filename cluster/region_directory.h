@@ -27,12 +27,19 @@ class RegionDirectory {
   }
   // Adds or replaces; an older mapping (lower config) than the known one is ignored.
   const RegionMapping* Put(RegionMapping mapping);
+  // REGION-ACTIVE: the primary of this mapping serves from now on, and nothing below `floor`. Null: the known
+  // mapping is another configuration's, or there is none; otherwise the active one.
+  const RegionMapping* Activate(RegionId id, ConfigId config, Timestamp floor);
   // The known regions of a locality group, newest last.
   std::vector<RegionId> Group(RegionId locality) const;
   // All known mappings, by id.
   std::vector<const RegionMapping*> All() const;
 
  private:
+  std::atomic<const RegionMapping*>& PlaceOf(RegionId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  const RegionMapping* Replace(std::atomic<const RegionMapping*>& place, RegionMapping mapping)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   static constexpr uint32_t kChunk = 4096;
   struct Chunk {
     std::atomic<const RegionMapping*> mappings[kChunk] = {};

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -100,14 +101,26 @@ class ControlPlane {
   virtual Task<absl::StatusOr<const RegionMapping*>> LookupRegion(RegionId id) = 0;
 };
 
-// Implemented by txn/recovery: told of each change, on the control thread; see SOSP'15 section 5.2.
+// NEW-CONFIG as transactions see it (SOSP'15 section 5.2, step 5).
+struct Reconfiguration {
+  std::shared_ptr<const ClusterView> view;
+  // The new mapping of every region whose replicas have changed with it; not `active` where its primary has.
+  std::vector<RegionMapping> regions{};
+};
+
+// Implemented by txn/recovery: told of each change of configuration. Any thread, in the order of the
+// configurations; does not block. A newer configuration ends what is under way for an older one: its
+// callbacks are dropped.
 class ReconfigurationListener {
  public:
   virtual ~ReconfigurationListener() = default;
-  // NEW-CONFIG was applied: nothing goes to members that are not in `view` any more. Return when that is so.
-  virtual void OnNewConfiguration(std::shared_ptr<const ClusterView> view) = 0;
-  // NEW-CONFIG-COMMIT: recovery of transactions begins.
-  virtual void OnConfigurationCommitted(ConfigId config) = 0;
+  // `adopted` is called once, on any thread, when no worker posts anything to a member that is not in the
+  // view any more, or takes an answer of one for its transactions, and such members cannot write here: the
+  // time to acknowledge NEW-CONFIG.
+  virtual void OnNewConfiguration(Reconfiguration change, std::function<void()> adopted) = 0;
+  // NEW-CONFIG-COMMIT: recovery of transactions begins. `recovered` is called once, on any thread, when no
+  // transaction recovers here any more: the time to tell the manager so (RECOVERED).
+  virtual void OnConfigurationCommitted(ConfigId config, std::function<void()> recovered) = 0;
 };
 
 }  // namespace furrow::cluster

@@ -65,6 +65,9 @@ struct RegionMapping {
   ConfigId last_primary_change;
   ConfigId last_replica_change;
   Timestamp floor;  // cluster time at which the primary became active: no snapshot below it is readable
+  // False: the primary is new and recovers the locks (SOSP'15 section 5.3, step 4): nobody reads, locks or
+  // validates there. REGION-ACTIVE ends that (RegionDirectory::Activate()).
+  bool active = true;
 
   const Replica& primary() const { return replicas[0]; }
 };
