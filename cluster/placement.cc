@@ -43,4 +43,23 @@ absl::StatusOr<std::vector<NodeId>> Place(std::span<const StorageLoad> members, 
   return chosen;
 }
 
+std::optional<NodeId> PlaceBackup(std::span<const StorageLoad> members, std::span<const NodeId> holders,
+                                  uint64_t regions) {
+  auto holds = [&](NodeId node) { return std::find(holders.begin(), holders.end(), node) != holders.end(); };
+  absl::flat_hash_set<std::string> domains;
+  for (const StorageLoad& m : members) {
+    if (holds(m.id)) domains.insert(m.failure_domain);
+  }
+  auto rank = [&](const StorageLoad& m) {
+    return std::tuple(domains.contains(m.failure_domain), m.replicas, m.primaries, m.id);
+  };
+  const StorageLoad* best = nullptr;
+  for (const StorageLoad& m : members) {
+    if (!m.ready || m.replicas + regions > m.capacity || holds(m.id)) continue;
+    if (best == nullptr || rank(m) < rank(*best)) best = &m;
+  }
+  if (best == nullptr) return std::nullopt;
+  return best->id;
+}
+
 }  // namespace furrow::cluster

@@ -1,8 +1,9 @@
-// Where the copies of a new locality group go. Pure.
+// Where the copies of a locality group go. Pure.
 #ifndef FURROW_CLUSTER_PLACEMENT_H_
 #define FURROW_CLUSTER_PLACEMENT_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@ struct StorageLoad {
   uint64_t replicas = 0;  // regions that it holds, primaries included
   uint64_t primaries = 0;
   bool ready = true;  // it has said that it is
+  Incarnation incarnation{};
   bool has_room() const { return ready && replicas < capacity; }
 };
 
@@ -29,6 +31,11 @@ struct StorageLoad {
 // replicas. ResourceExhausted: fewer than `copies` members have room.
 absl::StatusOr<std::vector<NodeId>> Place(std::span<const StorageLoad> members, uint32_t copies,
                                           NodeId preferred);
+
+// One more backup for a group of `regions` regions whose other copies are at `holders`, by the same rules.
+// Null: nobody else has room for all of them.
+std::optional<NodeId> PlaceBackup(std::span<const StorageLoad> members, std::span<const NodeId> holders,
+                                  uint64_t regions);
 
 }  // namespace furrow::cluster
 

@@ -54,6 +54,15 @@ TEST(PlacementTest, BackupsGoToOtherFailureDomainsWhilePossible) {
   EXPECT_EQ(placed->size(), 3u);       // and then the same domain again, since there is no third one
 }
 
+TEST(PlacementTest, NewBackupGoesToAnotherFailureDomainThatHasRoomForTheWholeGroup) {
+  std::vector<StorageLoad> nodes = {Node(1, "a"), Node(2, "a"), Node(3, "b", 10, 8), Node(4, "c", 10, 7)};
+  const std::vector<NodeId> holders = {NodeId(1)};
+  EXPECT_EQ(PlaceBackup(nodes, holders, 3), NodeId(4));
+  EXPECT_EQ(PlaceBackup(nodes, holders, 4), NodeId(2)) << "no other domain has room";
+  nodes[1].ready = false;
+  EXPECT_EQ(PlaceBackup(nodes, holders, 4), std::nullopt);
+}
+
 TEST(PlacementTest, TooFewMembersWithRoomIsResourceExhausted) {
   std::vector<StorageLoad> nodes = {Node(1, "a"), Node(2, "b", 3, 3)};
   EXPECT_TRUE(absl::IsResourceExhausted(Place(nodes, 2, NodeId()).status()));

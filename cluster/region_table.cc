@@ -26,10 +26,11 @@ void RegionTable::SetConfiguration(const Configuration& configuration) {
   for (const Member& m : configuration.members) {
     if (m.role != Role::kStorage) continue;
     StorageLoad load;
-    if (const StorageLoad* known = Load(m.id)) {
+    if (const StorageLoad* known = Load(m.id); known != nullptr && known->incarnation == m.incarnation) {
       load = *known;
     } else {
       load.id = m.id;
+      load.incarnation = m.incarnation;
       load.capacity = configuration.CapacityOf(m.id);
       load.ready = false;
     }
@@ -137,10 +138,13 @@ const RegionMapping* RegionTable::Prepared(const Plan& plan, std::vector<rdma::R
   mapping.last_primary_change = plan.config;
   mapping.last_replica_change = plan.config;
   mapping.floor = Timestamp();  // it was created empty: there is no history that could be missing
+  prepared_.insert(plan.id);
   return &mapping;
 }
 
 const RegionMapping* RegionTable::Committed(const Plan& plan) {
+  if (plan.config != config_) return Find(plan.id);
+  prepared_.erase(plan.id);
   groups_under_way_.erase(plan.locality);
   names_under_way_.erase(plan.name);
   if (plan.name != 0) named_[plan.name] = plan.id;
@@ -149,6 +153,8 @@ const RegionMapping* RegionTable::Committed(const Plan& plan) {
 }
 
 void RegionTable::Failed(const Plan& plan, NodeId full) {
+  if (plan.config != config_) return;
+  prepared_.erase(plan.id);
   groups_under_way_.erase(plan.locality);
   names_under_way_.erase(plan.name);
   regions_.erase(plan.id);

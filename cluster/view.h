@@ -48,7 +48,10 @@ class ClusterView {
 // Where one copy of a region lies.
 struct Replica {
   NodeId node;
-  rdma::RemoteAddress memory;  // of offset 0; readable by members
+  rdma::RemoteAddress memory;  // of offset 0; readable by members. Key 0: not made yet (a new backup)
+  // It has all of the region's data, so that it may become primary. A new backup takes part in commits from
+  // its first configuration on, and is complete once it has copied what was there before.
+  bool complete = true;
 };
 
 // A region's place; replicated with the region, fetched on demand and cached. Immutable but for later

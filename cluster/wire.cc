@@ -107,12 +107,14 @@ void ToProto(const RegionMapping& mapping, pb::Region* out) {
     r->set_node(replica.node.value());
     r->set_address(replica.memory.address);
     r->set_key(replica.memory.key.value());
+    r->set_incomplete(!replica.complete);
   }
   out->set_config(mapping.config.value());
   out->set_last_primary_change(mapping.last_primary_change.value());
   out->set_last_replica_change(mapping.last_replica_change.value());
   out->set_floor(mapping.floor.value());
   out->set_name(mapping.name);
+  out->set_inactive(!mapping.active);
 }
 
 absl::StatusOr<RegionMapping> FromProto(const pb::Region& in) {
@@ -130,13 +132,17 @@ absl::StatusOr<RegionMapping> FromProto(const pb::Region& in) {
   mapping.bytes = in.bytes();
   mapping.locality = RegionId(in.locality());
   for (const pb::Replica& r : in.replicas()) {
-    mapping.replicas.push_back({NodeId(r.node()), {r.address(), rdma::RemoteKey(r.key())}});
+    mapping.replicas.push_back({NodeId(r.node()), {r.address(), rdma::RemoteKey(r.key())}, !r.incomplete()});
+  }
+  if (!mapping.primary().complete) {
+    return Bad(absl::StrCat("the primary of region ", in.id(), " is not complete"));
   }
   mapping.config = ConfigId(in.config());
   mapping.last_primary_change = ConfigId(in.last_primary_change());
   mapping.last_replica_change = ConfigId(in.last_replica_change());
   mapping.floor = Timestamp(in.floor());
   mapping.name = in.name();
+  mapping.active = !in.inactive();
   return mapping;
 }
 
