@@ -50,7 +50,7 @@ TEST_F(VerbsBrokenTest, PeerThatRepeatsItselfIsCutOff) {
     again.type = type;
     again.connection = Inside(a_).id();
     again.max_requests = 4;
-    again.end = Inside(a_).Describe(Inside(a_).link()->path());
+    again.end = Inside(a_).Describe();
     Inside(a_).link()->Send(again);
     ASSERT_TRUE(RunUntil({&a_, &b_}, [&] {
       return a_.Count(Completion::Kind::kDisconnected) == 1 && b_.Count(Completion::Kind::kDisconnected) == 1;

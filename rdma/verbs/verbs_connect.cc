@@ -55,11 +55,21 @@ void VerbsDaemon::TakeManagerEvents() {
 
 void VerbsDaemon::Handle(const rdma_cm_event& event, std::string_view data) {
   if (event.event == RDMA_CM_EVENT_CONNECT_REQUEST) {
-    OnRequest(event.id, data);
+    ++parts_->counters.manager_ids;
+    IsTicket(Bytes(data)) ? OnTicket(event.id, data) : OnRequest(event.id, data);
     return;
   }
-  auto* peer = static_cast<Peer*>(event.id->context);
-  if (peer == nullptr || peer->over) return;  // the listener's, or too late
+  auto* owner = static_cast<Owner*>(event.id->context);
+  if (owner == nullptr) {  // the listener's, or too late
+    if (std::erase(unanswered_, event.id) > 0) EndId(event.id);
+    return;
+  }
+  if (owner->line != nullptr) {
+    if (!owner->line->peer.over) Handle(*owner->line, event, data);
+    return;
+  }
+  auto* peer = static_cast<Peer*>(owner);
+  if (peer->over) return;
   absl::Status status;
   switch (event.event) {
     case RDMA_CM_EVENT_ADDR_RESOLVED:
@@ -70,7 +80,7 @@ void VerbsDaemon::Handle(const rdma_cm_event& event, std::string_view data) {
       break;
     case RDMA_CM_EVENT_ESTABLISHED:
       if (peer->initiator) status = OnReply(*peer, data);
-      if (peer->session != nullptr) peer->session->SetTimer();
+      if (peer->session != nullptr && !parts_->device->iwarp()) peer->session->SetTimer();
       break;
     case RDMA_CM_EVENT_ADDR_ERROR:
       status = Unreachable(peer->endpoint, "finding its address", event.status);
@@ -121,7 +131,7 @@ absl::Status VerbsDaemon::Admit(Peer& peer, const VerbsHello& hello) {
   const VerbsChallenge challenge = MakeHello(identity_.node, cluster_tag_, peer.transcript.acceptor_nonce);
   rdma_conn_param parameters = SessionParameters(challenge);
   if (rdma_accept(peer.id, &parameters) != 0) return CallFailed("rdma_accept", errno);
-  FURROW_RETURN_IF_ERROR(AttachSession(peer, node));
+  AttachSession(peer, node);
   peer.state = State::kAwaitProof;
   peer.deadline = clock_.Now() + kHandshakeTime;
   return absl::OkStatus();
@@ -130,7 +140,7 @@ absl::Status VerbsDaemon::Admit(Peer& peer, const VerbsHello& hello) {
 void VerbsDaemon::OnRequest(rdma_cm_id* id, std::string_view data) {
   auto peer = std::make_unique<Peer>();
   peer->id = id;
-  id->context = peer.get();
+  id->context = static_cast<Owner*>(peer.get());
   VerbsHello hello;
   absl::Status status = ParseHello(Bytes(data), &hello);
   if (status.ok()) status = Admit(*peer, hello);
@@ -142,22 +152,31 @@ void VerbsDaemon::OnRequest(rdma_cm_id* id, std::string_view data) {
   const VerbsRefusal refusal = MakeRefusal(status);
   (void)rdma_reject(id, &refusal, sizeof(refusal));
   peer->session.reset();
-  rdma_destroy_id(id);
+  DestroyId(id);
 }
 
 // --- the initiator ---
 
 absl::Status VerbsDaemon::StartConnecting(Peer& peer) {
-  FURROW_RETURN_IF_ERROR(parts_->device->CheckPort());
-  sockaddr_storage here = here_, there = peer.address;
-  if (rdma_create_id(manager_, &peer.id, &peer, RDMA_PS_TCP) != 0) return CallFailed("rdma_create_id", errno);
-  SetByte(peer.id, RDMA_OPTION_ID_TOS, parts_->options.traffic_class);
-  if (rdma_resolve_addr(peer.id, reinterpret_cast<sockaddr*>(&here), reinterpret_cast<sockaddr*>(&there),
-                        kResolveMilliseconds) != 0) {
-    return Unreachable(peer.endpoint, "finding its address", errno);
-  }
+  FURROW_ASSIGN_OR_RETURN(peer.id, Resolve(peer, &peer, parts_->options.traffic_class));
   peer.state = State::kResolving;
   return absl::OkStatus();
+}
+
+absl::StatusOr<rdma_cm_id*> VerbsDaemon::Resolve(const Peer& peer, Owner* owner, uint8_t traffic_class) {
+  FURROW_RETURN_IF_ERROR(parts_->device->CheckPort());
+  sockaddr_storage here = here_, there = peer.address;
+  rdma_cm_id* id = nullptr;
+  if (rdma_create_id(manager_, &id, owner, RDMA_PS_TCP) != 0) return CallFailed("rdma_create_id", errno);
+  ++parts_->counters.manager_ids;
+  SetByte(id, RDMA_OPTION_ID_TOS, traffic_class);
+  if (rdma_resolve_addr(id, reinterpret_cast<sockaddr*>(&here), reinterpret_cast<sockaddr*>(&there),
+                        kResolveMilliseconds) != 0) {
+    const int error = errno;
+    DestroyId(id);
+    return Unreachable(peer.endpoint, "finding its address", error);
+  }
+  return id;
 }
 
 absl::Status VerbsDaemon::OnResolved(Peer& peer) {
@@ -189,7 +208,7 @@ absl::Status VerbsDaemon::OnReply(Peer& peer, std::string_view data) {
   if (challenge.cluster_tag != cluster_tag_) return OtherCluster(node, "", identity_.node);
   peer.transcript.acceptor_node = node;
   peer.transcript.acceptor_nonce = NonceOf(challenge);
-  FURROW_RETURN_IF_ERROR(AttachSession(peer, node));
+  AttachSession(peer, node);
   SendProof(peer);
   peer.state = State::kAwaitWelcome;
   return absl::OkStatus();
@@ -202,10 +221,8 @@ absl::Status VerbsDaemon::OnRejected(Peer& peer, int reason, std::string_view da
                                              " (the host refuses, reason ", reason, ")"));
 }
 
-absl::Status VerbsDaemon::AttachSession(Peer& peer, NodeId node) {
-  FURROW_ASSIGN_OR_RETURN(const VerbsPath path, peer.session->FindPath());
-  peer.link = std::make_shared<SessionLink>(node, path, [this] { Wake(); });
-  return absl::OkStatus();
+void VerbsDaemon::AttachSession(Peer& peer, NodeId node) {
+  peer.link = std::make_shared<SessionLink>(node, [this] { Wake(); });
 }
 
 }  // namespace furrow::rdma

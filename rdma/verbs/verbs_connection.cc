@@ -13,23 +13,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/log.h"
-#include "base/random.h"
 #include "base/status_macros.h"
 #include "rdma/verbs/verbs_errors.h"
 
 namespace furrow::rdma {
-namespace {
-
-ibv_mtu MtuCode(uint32_t bytes) { return static_cast<ibv_mtu>(std::bit_width(bytes) - 8); }
-
-std::string Describe(const VerbsPath& path) {
-  return absl::StrCat("GID ", GidText(path.local_gid), " (index ", path.gid_index, ") to ",
-                      GidText(path.remote_gid), ", lane ", path.service_level, ", traffic class ",
-                      path.traffic_class);
-}
-
-}  // namespace
-
 VerbsConnection::VerbsConnection(std::shared_ptr<VerbsQueue> queue, ConnectionLimits limits)
     : queue_(std::move(queue)), limits_(limits), ledger_(limits.max_requests) {}
 
@@ -79,7 +66,6 @@ absl::Status VerbsConnection::MakePair() {
                                     .max_pairs = parts.device->limits().queue_pairs});
   }
   ++parts.counters.queue_pairs;
-  packet_number_ = static_cast<uint32_t>(EntropySeed()) & 0xffffff;
   return absl::OkStatus();
 }
 
@@ -113,12 +99,14 @@ void VerbsConnection::Die() {
   --queue_->parts()->counters.queue_pairs;
 }
 
-VerbsEnd VerbsConnection::Describe(const VerbsPath& path) const {
+VerbsEnd VerbsConnection::Describe() const {
   const VerbsParts& parts = *queue_->parts();
   VerbsEnd end = {};
   end.queue_pair = pair_->qp_num;
-  end.packet_number = packet_number_;
-  std::memcpy(end.gid, path.local_gid.data(), sizeof(end.gid));
+  if (const auto gid = parts.device->GidAt(parts.options.gid_index);
+      parts.options.gid_index >= 0 && gid.ok()) {
+    std::memcpy(end.gid, gid->data(), sizeof(end.gid));
+  }
   if (inbox_ != nullptr) {
     const RemoteAddress inbox = VerbsMemory::AddressOf(inbox_);
     end.inbox = inbox.address;
@@ -130,93 +118,29 @@ VerbsEnd VerbsConnection::Describe(const VerbsPath& path) const {
   return end;
 }
 
-absl::Status VerbsConnection::Establish(std::shared_ptr<SessionLink> link, uint32_t id,
-                                        std::string private_data, const VerbsEnd& peer_end) {
+absl::Status VerbsConnection::Agree(std::string private_data, const VerbsEnd& peer_end) {
   const uint32_t mtu = peer_end.mtu;
   if (mtu < 256 || mtu > 4096 || (mtu & (mtu - 1)) != 0 || peer_end.read_depth == 0 ||
       peer_end.notify_credits > Immediate::kMaxCount || peer_end.queue_pair > 0xffffff) {
     return absl::InvalidArgumentError("the peer describes its end of the connection wrongly");
   }
-  VerbsPath path = link->path();
-  if (path.global) std::memcpy(path.remote_gid.data(), peer_end.gid, path.remote_gid.size());
   const VerbsOptions& options = queue_->parts()->options;
-  const uint8_t service_level = limits_.urgent ? options.urgent_service_level : options.service_level;
-  if (service_level != 0) path.service_level = service_level;
-  path.traffic_class = limits_.urgent ? options.urgent_traffic_class : options.traffic_class;
-  FURROW_RETURN_IF_ERROR(ConnectPair(path, peer_end));
+  const DeviceLimits& device = queue_->parts()->device->limits();
+  mtu_ = std::min({options.max_mtu, device.mtu, mtu});
+  read_depth_ = std::min({options.read_depth, device.read_depth_out, peer_end.read_depth});
   peer_end_ = peer_end;
   notify_credits_ = peer_end.notify_credits;
   peer_private_data_ = std::move(private_data);
+  return absl::OkStatus();
+}
+
+absl::Status VerbsConnection::Join(std::shared_ptr<SessionLink> link, uint32_t id) {
+  last_success_ = queue_->parts()->options.clock->Now();
   id_ = id;
-  last_success_ = options.clock->Now();
-  if (!link->AddConnection(id, this)) {
-    return absl::FailedPreconditionError(absl::StrCat("the session has a connection ", id, " already"));
-  }
   link_ = std::move(link);
-  LogConnected(path);
-  return absl::OkStatus();
-}
-
-absl::Status VerbsConnection::ConnectPair(const VerbsPath& path, const VerbsEnd& peer) {
-  const VerbsOptions& options = queue_->parts()->options;
-  const DeviceLimits& device = queue_->parts()->device->limits();
-  ibv_qp_attr init = {};
-  init.qp_state = IBV_QPS_INIT;
-  init.pkey_index = path.partition;
-  init.port_num = path.port;
-  init.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
-  int error =
-      ibv_modify_qp(pair_, &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
-  if (error != 0) return PathRefused(error, "to INIT", rdma::Describe(path));
-  // Before the peer can send anything.
-  PostReceives(receive_entries());
-  mtu_ = std::min({options.max_mtu, device.mtu, peer.mtu});
-  read_depth_ = std::min({options.read_depth, device.read_depth_out, peer.read_depth});
-
-  ibv_qp_attr receive = {};
-  receive.qp_state = IBV_QPS_RTR;
-  receive.path_mtu = MtuCode(mtu_);
-  receive.dest_qp_num = peer.queue_pair;
-  receive.rq_psn = peer.packet_number & 0xffffff;
-  receive.max_dest_rd_atomic = std::min(options.read_depth, device.read_depth_in);
-  receive.min_rnr_timer = options.min_rnr_timer;
-  receive.ah_attr.is_global = path.global ? 1 : 0;
-  receive.ah_attr.dlid = path.lid;
-  receive.ah_attr.sl = path.service_level;
-  receive.ah_attr.src_path_bits = path.source_path;
-  receive.ah_attr.static_rate = path.rate;
-  receive.ah_attr.port_num = path.port;
-  std::memcpy(receive.ah_attr.grh.dgid.raw, path.remote_gid.data(), path.remote_gid.size());
-  receive.ah_attr.grh.sgid_index = path.gid_index;
-  receive.ah_attr.grh.hop_limit = path.hop_limit;
-  receive.ah_attr.grh.traffic_class = path.traffic_class;
-  error = ibv_modify_qp(pair_, &receive,
-                        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                            IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
-  if (error != 0) return PathRefused(error, "to RTR", rdma::Describe(path));
-
-  ibv_qp_attr send = {};
-  send.qp_state = IBV_QPS_RTS;
-  send.timeout = options.ack_timeout;
-  send.retry_cnt = options.retry_count;
-  send.rnr_retry = options.rnr_retry_count;
-  send.sq_psn = packet_number_;
-  send.max_rd_atomic = read_depth_;
-  error = ibv_modify_qp(pair_, &send,
-                        IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-                            IBV_QP_MAX_QP_RD_ATOMIC);
-  if (error != 0) return PathRefused(error, "to RTS", rdma::Describe(path));
-  return absl::OkStatus();
-}
-
-void VerbsConnection::LogConnected(const VerbsPath& path) const {
-  const bool in_order = ibv_query_qp_data_in_order(pair_, IBV_WR_RDMA_WRITE, 0) != 0;
-  FURROW_LOG(INFO) << "connected with node " << link_->peer().value() << ": queue pair " << pair_->qp_num
-                   << " of " << queue_->parts()->device->name() << " with " << peer_end_.queue_pair << ", "
-                   << rdma::Describe(path) << ", path MTU " << mtu_ << ", " << static_cast<int>(read_depth_)
-                   << " READs at a time, "
-                   << (in_order ? "bytes of a WRITE arrive in order"
-                                : "no order among the bytes of a WRITE (none is relied on)");
+  if (link_->AddConnection(id, this)) return absl::OkStatus();
+  link_ = nullptr;
+  return absl::FailedPreconditionError(absl::StrCat("the session has a connection ", id, " already"));
 }
 
 void VerbsConnection::LosePeer() {

@@ -26,9 +26,11 @@
 #include "rdma/verbs/verbs_wire.h"
 
 struct ibv_qp;
+struct ibv_qp_attr;
 struct ibv_send_wr;
 struct ibv_sge;
 struct ibv_wc;
+struct rdma_cm_id;
 
 namespace furrow::rdma {
 
@@ -51,21 +53,31 @@ class VerbsConnection final : public Connection {
   bool failed() const override { return failed_ || peer_gone_.load(std::memory_order_acquire); }
   bool idle() const override;
 
-  // --- the fabric's thread, before the connection is handed out ---
-  // What the peer needs to know of this end, over this path.
-  VerbsEnd Describe(const VerbsPath& path) const;
-  // Brings the queue pair up towards the peer's end, and adds the connection to the link, from where
-  // LosePeer() comes.
-  absl::Status Establish(std::shared_ptr<SessionLink> link, uint32_t id, std::string private_data,
-                         const VerbsEnd& peer_end);
+  // --- the fabric's thread, before the connection is handed out, in this order ---
+  // What the peer needs to know of this end.
+  VerbsEnd Describe() const;
+  // What was agreed upon with the peer. InvalidArgument: it describes its end wrongly.
+  absl::Status Agree(std::string private_data, const VerbsEnd& peer_end);
+  // Adds the connection to the link, from where LosePeer() comes. From here on it is destroyed by its owner's
+  // thread.
+  absl::Status Join(std::shared_ptr<SessionLink> link, uint32_t id);
+  // What `id`, which has a route to the peer, says of the way there, with our own settings. Prepare() before
+  // the connection manager connects: receives are posted. Raise() when it knows both queue pairs, which takes
+  // requests then; iWARP's has been raised by the kernel.
+  absl::Status Prepare(rdma_cm_id* id);
+  absl::Status Raise(rdma_cm_id* id);
+  void LogConnected() const;
+  uint32_t pair_number() const;
+  uint8_t read_depth() const { return read_depth_; }
   const ConnectionLimits& limits() const { return limits_; }
   const std::shared_ptr<VerbsQueue>& queue() const { return queue_; }
 
   // --- for the link, which holds its lock; any thread ---
   void LosePeer();
 
-  // For tests, which play a peer that breaks the rules.
+  // For tests, which play a peer that breaks the rules, and look at the device's settings.
   const std::shared_ptr<SessionLink>& link() const { return link_; }
+  ibv_qp* pair() const { return pair_; }
   uint32_t id() const { return id_; }
 
   // --- for the queue ---
@@ -99,8 +111,7 @@ class VerbsConnection final : public Connection {
   };
   VerbsConnection(std::shared_ptr<VerbsQueue> queue, ConnectionLimits limits);
   absl::Status MakePair();
-  absl::Status ConnectPair(const VerbsPath& path, const VerbsEnd& peer);
-  void LogConnected(const VerbsPath& path) const;
+  void ApplySettings(ibv_qp_attr& receive) const;
 
   // verbs_post.cc
   // How the request will end if it cannot go to the device; else kOk, and the key of its buffer.
@@ -135,13 +146,13 @@ class VerbsConnection final : public Connection {
   uint32_t slot_ = kNoSlot;
   uint64_t work_id_ = 0;
   ibv_qp* pair_ = nullptr;  // null once dead
-  uint32_t packet_number_ = 0;
-  MemoryFile inbox_file_;  // the peer's SENDs: max_receives cells
+  MemoryFile inbox_file_;   // the peer's SENDs: max_receives cells
   ibv_mr* inbox_ = nullptr;
   std::shared_ptr<SessionLink> link_;
   uint32_t id_ = 0;
   std::string peer_private_data_;
   VerbsEnd peer_end_ = {};
+  std::string route_;  // for the log
   uint32_t mtu_ = 0;
   uint8_t read_depth_ = 0;
 

@@ -21,7 +21,8 @@
 namespace furrow::rdma {
 namespace {
 
-constexpr int kBacklog = 64;
+// Requests that this thread has not looked at: every worker of every peer may connect at the same time.
+constexpr int kBacklog = 1024;
 
 absl::Status Watch(int epoll, int fd) {
   epoll_event event = {};
@@ -80,10 +81,11 @@ VerbsDaemon::~VerbsDaemon() {
   thread_.Join();
   for (auto& peer : peers_) {
     peer->waiting.clear();
-    peer->opening.clear();
+    for (auto& [id, line] : peer->lines) line->opening.reset();
   }
   DropEverything();
-  for (rdma_cm_id* id : buried_) rdma_destroy_id(id);
+  for (rdma_cm_id* id : buried_) DestroyId(id);
+  for (rdma_cm_id* id : unanswered_) DestroyId(id);
   if (completions_ != nullptr) ibv_destroy_comp_channel(completions_);
   if (anchor_ != nullptr) rdma_destroy_id(anchor_);
   if (manager_ != nullptr) rdma_destroy_event_channel(manager_);
@@ -220,7 +222,7 @@ int VerbsDaemon::WaitMilliseconds() const {
   for (const auto& peer : peers_) {
     next = std::min(next, peer->deadline);
     for (const auto& opening : peer->waiting) next = std::min(next, opening->deadline);
-    for (const auto& [id, opening] : peer->opening) next = std::min(next, opening->deadline);
+    for (const auto& [id, line] : peer->lines) next = std::min(next, line->deadline);
   }
   if (next == kNever) return -1;
   const Nanos left = next - clock_.Now();
@@ -303,7 +305,9 @@ void VerbsDaemon::Work(Peer& peer) {
       },
       &why);
   if (!alive) Fail(peer, std::move(why));
-  if (!peer.over) Flush(peer);
+  if (peer.over) return;
+  EndRemovedLines(peer);
+  Flush(peer);
 }
 
 void VerbsDaemon::Flush(Peer& peer) {
@@ -331,50 +335,41 @@ void VerbsDaemon::Expire(Peer& peer, Nanos now) {
     Fail(peer, absl::DeadlineExceededError("the peer did not end its handshake in time"));
     return;
   }
-  const auto too_late = [&](const VerbsOpening& opening) {
-    return absl::DeadlineExceededError(
-        absl::StrCat("the node at ", opening.endpoint, " did not answer in time"));
-  };
   for (auto it = peer.waiting.begin(); it != peer.waiting.end();) {
     if (now < (*it)->deadline) {
       ++it;
       continue;
     }
-    absl::Status status = too_late(**it);
+    absl::Status status =
+        absl::DeadlineExceededError(absl::StrCat("the node at ", peer.endpoint, " did not answer in time"));
     Finish(std::move(*it), std::move(status));
     it = peer.waiting.erase(it);
   }
-  for (auto it = peer.opening.begin(); it != peer.opening.end();) {
-    if (now < it->second->deadline) {
-      ++it;
-      continue;
-    }
-    // The peer may have accepted it meanwhile.
-    VerbsMessage close;
-    close.type = VerbsMessageType::kClose;
-    close.connection = it->first;
-    peer.link->Send(close);
-    absl::Status status = too_late(*it->second);
-    Finish(std::move(it->second), std::move(status));
-    it = peer.opening.erase(it);
-  }
+  ExpireLines(peer, now);
   // A handshake that nobody waits for any more.
   if (peer.initiator && peer.state != State::kReady && peer.waiting.empty()) peer.over = true;
 }
 
-void VerbsDaemon::EndId(rdma_cm_id* id) {
+void VerbsDaemon::EndId(rdma_cm_id* id, bool connecting) {
   if (id == nullptr) return;
-  if (parts_->device->CheckPort().ok()) {
-    rdma_destroy_id(id);
+  id->context = nullptr;
+  if (connecting && parts_->device->iwarp()) {
+    unanswered_.push_back(id);
+  } else if (parts_->device->CheckPort().ok()) {
+    DestroyId(id);
   } else {
-    id->context = nullptr;
     buried_.push_back(id);
   }
 }
 
+void VerbsDaemon::DestroyId(rdma_cm_id* id) {
+  rdma_destroy_id(id);
+  --parts_->counters.manager_ids;
+}
+
 void VerbsDaemon::EndBuriedIds() {
   if (buried_.empty() || !parts_->device->CheckPort().ok()) return;
-  for (rdma_cm_id* id : std::exchange(buried_, {})) rdma_destroy_id(id);
+  for (rdma_cm_id* id : std::exchange(buried_, {})) DestroyId(id);
 }
 
 void VerbsDaemon::EndPeer(Peer& peer) {
@@ -393,9 +388,12 @@ void VerbsDaemon::EndPeer(Peer& peer) {
   const bool connected = peer.session != nullptr && peer.link != nullptr;
   if (connected && parts_->device->CheckPort().ok()) (void)rdma_disconnect(peer.id);
   peer.session.reset();
-  EndId(std::exchange(peer.id, nullptr));
+  EndId(std::exchange(peer.id, nullptr), peer.state == State::kConnecting);
   for (auto& opening : std::exchange(peer.waiting, {})) Finish(std::move(opening), peer.failure);
-  for (auto& [id, opening] : std::exchange(peer.opening, {})) Finish(std::move(opening), peer.failure);
+  for (auto& [connection, line] : std::exchange(peer.lines, {})) {
+    EndId(line->id, line->state == LineState::kConnecting);
+    if (line->opening != nullptr) Finish(std::move(line->opening), peer.failure);
+  }
 }
 
 void VerbsDaemon::DropEverything() {

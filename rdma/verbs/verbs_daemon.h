@@ -1,12 +1,18 @@
 // VerbsDaemon: the thread of a verbs fabric. It connects sessions with rdma_cm, proves and checks the
-// cluster's secret, opens connections on the sessions, and sees peers die. No READ or WRITE passes through
-// it.
+// cluster's secret, agrees upon connections on the sessions and connects them, and sees peers die. No READ or
+// WRITE passes through it.
 //
 // States of a peer, by who connected:
 //   initiator  kResolving --> kRouting --> kConnecting --(reply)--> kAwaitWelcome --> kReady
 //   acceptor   (request) kAwaitProof --> kReady
 // Any other message than the awaited one, a refusal, or the end of the session ends the peer: its connections
 // are lost, its openings fail.
+//
+// States of a line, which is what a ready peer's session knows of a connection:
+//   initiator  kAsked --(ACCEPT)--> kResolving --> kRouting --> kConnecting --(reply)--> kUp
+//   acceptor   kOffered --(a request with its ticket)--> kUp
+// Each state before kUp has a time limit: that of the opening, or kHandshakeTime. A line ends when its
+// connection has been destroyed, when it is given up (the other side is told by CLOSE), and with the session.
 //
 // A peer's process that dies is noticed because the kernel tells ours (once, in a datagram), because a
 // request to it fails, or because the probe of its session does, which goes out every second. All three lead
@@ -76,7 +82,13 @@ class VerbsDaemon {
 
  private:
   enum class State : uint8_t { kResolving, kRouting, kConnecting, kAwaitWelcome, kAwaitProof, kReady };
-  struct Peer {
+  enum class LineState : uint8_t { kAsked, kOffered, kResolving, kRouting, kConnecting, kUp };
+  struct Line;
+  // What an id of the connection manager stands for.
+  struct Owner {
+    Line* line = nullptr;  // null: a peer's session
+  };
+  struct Peer : Owner {
     State state = State::kResolving;
     bool initiator = false;
     bool over = false;     // to be ended in this round
@@ -90,8 +102,19 @@ class VerbsDaemon {
     Nanos deadline = kNever;  // of an acceptor's handshake, or of closing
     absl::Status failure;     // why it ends, if that is known
     uint32_t next_id = 1;
-    std::vector<std::unique_ptr<VerbsOpening>> waiting;         // for kReady
-    std::map<uint32_t, std::unique_ptr<VerbsOpening>> opening;  // for ACCEPT or DECLINE
+    std::vector<std::unique_ptr<VerbsOpening>> waiting;  // for kReady
+    std::map<uint32_t, std::unique_ptr<Line>> lines;     // by the id of the connection
+  };
+  struct Line : Owner {
+    Line(Peer& of, uint32_t connection_id) : peer(of), connection(connection_id) { line = this; }
+    Peer& peer;
+    const uint32_t connection;
+    LineState state = LineState::kAsked;
+    rdma_cm_id* id = nullptr;
+    std::string ticket;
+    Nanos deadline = kNever;
+    std::unique_ptr<VerbsOpening> opening;     // the initiator's, until it is kUp
+    std::unique_ptr<VerbsConnection> offered;  // the acceptor's, until it is kUp
   };
   explicit VerbsDaemon(std::shared_ptr<VerbsParts> parts);
   absl::Status Prepare();
@@ -109,7 +132,9 @@ class VerbsDaemon {
   void Flush(Peer& peer);
   void Expire(Peer& peer, Nanos now);
   void EndPeer(Peer& peer);
-  void EndId(rdma_cm_id* id);
+  // `connecting`: the connection manager has been asked to connect it, and has not answered.
+  void EndId(rdma_cm_id* id, bool connecting = false);
+  void DestroyId(rdma_cm_id* id);
   void EndBuriedIds();
   static void Fail(Peer& peer, absl::Status why);
   static void Finish(std::unique_ptr<VerbsOpening> opening, absl::Status status);
@@ -125,8 +150,25 @@ class VerbsDaemon {
   absl::Status OnRouted(Peer& peer);
   absl::Status OnReply(Peer& peer, std::string_view data);
   absl::Status OnRejected(Peer& peer, int reason, std::string_view data);
-  absl::Status AttachSession(Peer& peer, NodeId node);
+  void AttachSession(Peer& peer, NodeId node);
   absl::Status Admit(Peer& peer, const VerbsHello& hello);
+  absl::StatusOr<rdma_cm_id*> Resolve(const Peer& peer, Owner* owner, uint8_t traffic_class);
+
+  // verbs_lines.cc: how the connection manager connects the connections.
+  Line& AddLine(Peer& peer, uint32_t connection, LineState state, Nanos deadline);
+  absl::Status StartDialing(Line& line);
+  void Handle(Line& line, const rdma_cm_event& event, std::string_view data);
+  absl::Status Advance(Line& line, const rdma_cm_event& event, std::string_view data);
+  absl::Status Dial(Line& line);
+  absl::Status Answered(Line& line);
+  void OnTicket(rdma_cm_id* id, std::string_view data);
+  Line* FindOffered(const VerbsTicket& ticket);
+  absl::Status TakeUp(Line& line, rdma_cm_id* id);
+  // Gives an initiator's opening back to its owner, as `status`, and forgets the line unless it is up.
+  void FailLine(Line& line, absl::Status status);
+  void EndLine(Line& line);
+  void EndRemovedLines(Peer& peer);
+  void ExpireLines(Peer& peer, Nanos now);
 
   // verbs_handshake.cc. Each handles one message; an error ends the peer.
   absl::Status Handle(Peer& peer, const VerbsMessage& message);
@@ -135,6 +177,7 @@ class VerbsDaemon {
   absl::Status OnOpen(Peer& peer, const VerbsMessage& message);
   absl::Status OnAccept(Peer& peer, const VerbsMessage& message);
   absl::Status OnDecline(Peer& peer, const VerbsMessage& message);
+  void OnClose(Peer& peer, const VerbsMessage& message);
   void SendProof(Peer& peer);
   void SendOpen(Peer& peer, std::unique_ptr<VerbsOpening> opening);
   absl::StatusOr<std::unique_ptr<VerbsConnection>> Accept(Peer& peer, const VerbsMessage& message,
@@ -158,6 +201,8 @@ class VerbsDaemon {
   // Connected ids that were done with while the port was down. To destroy one sends a datagram, and one that
   // is sent then makes Soft-RoCE's queue pair for such datagrams fail for good.
   std::vector<rdma_cm_id*> buried_;
+  // Ids that were done with while the kernel was connecting them, where to destroy one would wait for that.
+  std::vector<rdma_cm_id*> unanswered_;
 
   Mutex mutex_;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;

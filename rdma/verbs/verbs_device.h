@@ -51,6 +51,8 @@ class VerbsDevice {
   const DeviceLimits& limits() const { return limits_; }
   // A driver of the kernel's that copies with the CPU (Soft-RoCE), word by word; no card.
   bool software() const { return software_; }
+  // No GIDs, lanes or packets of the fabric's own: the transport is TCP.
+  bool iwarp() const { return iwarp_; }
   absl::StatusOr<Gid> GidAt(int index) const;
   // Unavailable, with what its state is: the link is down.
   absl::Status CheckPort() const;
@@ -64,6 +66,7 @@ class VerbsDevice {
   std::string name_;
   uint8_t port_ = 1;
   bool software_ = false;
+  bool iwarp_ = false;
   DeviceLimits limits_;
 };
 

@@ -131,6 +131,31 @@ absl::Status Unreachable(std::string_view endpoint, std::string_view step, int s
                                              " failed: ", Errno(status < 0 ? -status : status)));
 }
 
+absl::Status ConnectionRejected(int reason, std::string_view endpoint) {
+  std::string why;
+  switch (reason) {
+    case 1:
+      why = "it has no queue pair left";
+      break;
+    case 3:
+      why = "it has no resources left";
+      break;
+    case 4:
+      why = "it did not hear of the end of the connecting in time";
+      break;
+    case 8:
+      why = "nobody listens there any more";
+      break;
+    case 10:
+      why = "it still remembers a former connection of a queue pair of this number; the next try has another";
+      break;
+    default:
+      why = reason < 0 ? Errno(-reason) : std::string("it does not say why");
+  }
+  return absl::UnavailableError(absl::StrCat("the connection manager at ", Sv(endpoint),
+                                             " refuses the connection (reason ", reason, "): ", why));
+}
+
 absl::Status CallFailed(std::string_view call, int error) {
   if (error == EMFILE || error == ENFILE) {
     return absl::ResourceExhaustedError(

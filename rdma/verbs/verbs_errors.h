@@ -46,6 +46,8 @@ absl::Status CompletionQueueRefused(int error, uint64_t entries, uint64_t max_en
 absl::Status PathRefused(int error, std::string_view step, std::string_view path);
 // The connection manager could not reach an endpoint; `status` is that of its event, -errno.
 absl::Status Unreachable(std::string_view endpoint, std::string_view step, int status);
+// The peer's connection manager refuses a connection that was agreed upon, without a word of Furrow's.
+absl::Status ConnectionRejected(int reason, std::string_view endpoint);
 // Any other call.
 absl::Status CallFailed(std::string_view call, int error);
 

@@ -104,6 +104,7 @@ class VerbsFabric final : public Fabric {
     const VerbsCounters& counters = parts_->counters;
     return {.queue_pairs = counters.queue_pairs.load(),
             .sessions = counters.sessions.load(),
+            .manager_ids = counters.manager_ids.load(),
             .registrations = parts_->memory->count(),
             .failures = counters.failures.load(),
             .flushed = counters.flushed.load()};

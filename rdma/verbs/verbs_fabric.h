@@ -25,6 +25,7 @@ absl::StatusOr<std::unique_ptr<Fabric>> MakeVerbsFabric(VerbsOptions options);
 struct VerbsUse {
   uint64_t queue_pairs = 0;
   uint64_t sessions = 0;
+  uint64_t manager_ids = 0;  // of the connection manager: sessions and connections
   uint64_t registrations = 0;
   uint64_t failures = 0;  // connections of which a request has failed
   uint64_t flushed = 0;   // requests behind those

@@ -48,7 +48,7 @@ absl::Status VerbsDaemon::Handle(Peer& peer, const VerbsMessage& message) {
       return peer.link->ConnectionReady(message.connection) ? absl::OkStatus() : Unexpected(message);
     case VerbsMessageType::kClose:
       if (peer.state != State::kReady) return Unexpected(message);
-      peer.link->LoseConnection(message.connection);
+      OnClose(peer, message);
       return absl::OkStatus();
   }
   return Unexpected(message);
@@ -101,14 +101,15 @@ void VerbsDaemon::SendOpen(Peer& peer, std::unique_ptr<VerbsOpening> opening) {
   message.max_requests = connection.limits().max_requests;
   message.max_receives = connection.limits().max_receives;
   message.urgent = connection.limits().urgent ? 1 : 0;
-  message.end = connection.Describe(peer.link->path());
+  message.end = connection.Describe();
   message.SetText(opening->private_data);
-  peer.opening[message.connection] = std::move(opening);
+  Line& line = AddLine(peer, message.connection, LineState::kAsked, opening->deadline);
+  line.opening = std::move(opening);
   peer.link->Send(message);
 }
 
 absl::Status VerbsDaemon::OnOpen(Peer& peer, const VerbsMessage& message) {
-  if (peer.state != State::kReady || peer.initiator || peer.link->HasConnection(message.connection)) {
+  if (peer.state != State::kReady || peer.initiator || peer.lines.contains(message.connection)) {
     return Unexpected(message);
   }
   std::string private_data;
@@ -119,12 +120,13 @@ absl::Status VerbsDaemon::OnOpen(Peer& peer, const VerbsMessage& message) {
     peer.link->Send(decline);
     return absl::OkStatus();
   }
+  Line& line = AddLine(peer, message.connection, LineState::kOffered, clock_.Now() + kHandshakeTime);
+  line.ticket = MakeNonce();
+  line.offered = *std::move(connection);
   VerbsMessage accept = Message(VerbsMessageType::kAccept, message.connection);
-  accept.end = (*connection)->Describe(peer.link->path());
+  accept.end = line.offered->Describe();
+  std::memcpy(accept.proof, line.ticket.data(), kNonceBytes);
   accept.SetText(private_data);
-  const std::shared_ptr<VerbsQueue> queue = (*connection)->queue();
-  // If the queue has been destroyed meanwhile, its connection sends CLOSE as it goes: behind the ACCEPT.
-  const std::unique_ptr<VerbsConnection> unwanted = queue->Adopt(*std::move(connection));
   peer.link->Send(accept);
   return absl::OkStatus();
 }
@@ -158,34 +160,42 @@ absl::StatusOr<std::unique_ptr<VerbsConnection>> VerbsDaemon::Accept(Peer& peer,
                                 .urgent = message.urgent != 0};
   FURROW_ASSIGN_OR_RETURN(std::unique_ptr<VerbsConnection> connection,
                           VerbsConnection::Make(std::move(queue), limits));
-  FURROW_RETURN_IF_ERROR(
-      connection->Establish(peer.link, message.connection, std::string(message.Text()), message.end));
+  FURROW_RETURN_IF_ERROR(connection->Agree(std::string(message.Text()), message.end));
   *private_data = std::move(decision.private_data);
   return connection;
 }
 
 absl::Status VerbsDaemon::OnAccept(Peer& peer, const VerbsMessage& message) {
   if (peer.state != State::kReady || !peer.initiator) return Unexpected(message);
-  auto it = peer.opening.find(message.connection);
-  if (it == peer.opening.end()) return absl::OkStatus();  // it was given up, and the peer has been told
-  std::unique_ptr<VerbsOpening> opening = std::move(it->second);
-  peer.opening.erase(it);
-  absl::Status status =
-      opening->connection->Establish(peer.link, message.connection, std::string(message.Text()), message.end);
-  // A connection that did not come up closes itself only if the link knows it.
-  peer.link->Send(
-      Message(status.ok() ? VerbsMessageType::kReady : VerbsMessageType::kClose, message.connection));
-  Finish(std::move(opening), std::move(status));
+  auto it = peer.lines.find(message.connection);
+  if (it == peer.lines.end()) return absl::OkStatus();  // it was given up, and the peer has been told
+  Line& line = *it->second;
+  if (line.state != LineState::kAsked) return Unexpected(message);
+  line.ticket = ProofOf(message);
+  absl::Status status = line.opening->connection->Agree(std::string(message.Text()), message.end);
+  if (status.ok()) status = StartDialing(line);
+  if (!status.ok()) FailLine(line, std::move(status));
   return absl::OkStatus();
 }
 
 absl::Status VerbsDaemon::OnDecline(Peer& peer, const VerbsMessage& message) {
-  auto it = peer.opening.find(message.connection);
-  if (it == peer.opening.end()) return absl::OkStatus();
-  std::unique_ptr<VerbsOpening> opening = std::move(it->second);
-  peer.opening.erase(it);
-  Finish(std::move(opening), StatusFromWire(message.code, message.Text()));
+  auto it = peer.lines.find(message.connection);
+  if (it == peer.lines.end()) return absl::OkStatus();
+  if (!peer.initiator || it->second->state != LineState::kAsked) return Unexpected(message);
+  Finish(std::move(it->second->opening), StatusFromWire(message.code, message.Text()));
+  EndLine(*it->second);
   return absl::OkStatus();
+}
+
+void VerbsDaemon::OnClose(Peer& peer, const VerbsMessage& message) {
+  auto it = peer.lines.find(message.connection);
+  if (it == peer.lines.end()) return;
+  if (it->second->state == LineState::kUp) {
+    peer.link->LoseConnection(message.connection);
+  } else {
+    FailLine(*it->second, absl::UnavailableError(absl::StrCat(
+                              "the node at ", peer.endpoint, " has closed the connection while it came up")));
+  }
 }
 
 }  // namespace furrow::rdma

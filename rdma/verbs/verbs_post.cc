@@ -331,8 +331,7 @@ void VerbsConnection::Fail(const SendEntry& entry, CompletionStatus status) {
                                                      last_status_, ", vendor's ", last_vendor_error_, ")");
   const auto level_line = [&] {
     return absl::StrCat(NameOf(entry), " of ", entry.bytes, " bytes to node ", link_->peer().value(),
-                        " failed: ", device_says, "; GID ", GidText(link_->path().local_gid), " to ",
-                        GidText(link_->path().remote_gid), ", queue pair ",
+                        " failed: ", device_says, "; ", route_, ", queue pair ",
                         pair_ != nullptr ? pair_->qp_num : 0, " to ", peer_end_.queue_pair, ", last success ",
                         (parts.options.clock->Now() - last_success_) / kMillisecond, " ms ago");
   };

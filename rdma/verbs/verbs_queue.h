@@ -43,6 +43,7 @@ class VerbsQueue;
 struct VerbsCounters {
   std::atomic<uint64_t> queue_pairs{0};  // there are now
   std::atomic<uint64_t> sessions{0};     // there are now
+  std::atomic<uint64_t> manager_ids{0};  // of the connection manager, there are now
   std::atomic<uint64_t> failures{0};     // first failures of connections
   std::atomic<uint64_t> flushed{0};      // requests behind them
 };

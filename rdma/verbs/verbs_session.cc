@@ -70,8 +70,22 @@ bool SessionLink::HasConnection(uint32_t id) {
 }
 
 bool SessionLink::RemoveConnection(uint32_t id) {
-  MutexLock lock(&connections_mutex_);
-  return connections_.erase(id) > 0;
+  {
+    MutexLock lock(&connections_mutex_);
+    if (connections_.erase(id) == 0) return false;
+  }
+  {
+    MutexLock lock(&mutex_);
+    if (ended_) return true;
+    removed_.push_back(id);
+  }
+  wake_();
+  return true;
+}
+
+std::vector<uint32_t> SessionLink::TakeRemoved() {
+  MutexLock lock(&mutex_);
+  return std::exchange(removed_, {});
 }
 
 bool SessionLink::ConnectionReady(uint32_t id) {
@@ -94,6 +108,7 @@ void SessionLink::End() {
     MutexLock lock(&mutex_);
     ended_ = true;
     outgoing_.clear();
+    removed_.clear();
   }
   MutexLock lock(&connections_mutex_);
   for (auto& [id, member] : connections_) member.connection->LosePeer();
@@ -161,33 +176,6 @@ absl::Status VerbsSession::PostReceive(uint32_t index) {
     return CallFailed("ibv_post_recv on a session", error);
   }
   return absl::OkStatus();
-}
-
-absl::StatusOr<VerbsPath> VerbsSession::FindPath() const {
-  // What the connection manager itself would bring a queue pair up with.
-  ibv_qp_attr attributes = {};
-  attributes.qp_state = IBV_QPS_RTR;
-  int mask = 0;
-  if (rdma_init_qp_attr(id_, &attributes, &mask) != 0) return CallFailed("rdma_init_qp_attr", errno);
-  ibv_qp_attr first = {};
-  first.qp_state = IBV_QPS_INIT;
-  if (rdma_init_qp_attr(id_, &first, &mask) != 0) return CallFailed("rdma_init_qp_attr", errno);
-  const ibv_ah_attr& ah = attributes.ah_attr;
-  VerbsPath path;
-  path.global = ah.is_global != 0;
-  path.port = first.port_num;
-  path.partition = first.pkey_index;
-  path.service_level = ah.sl;
-  path.lid = ah.dlid;
-  path.source_path = ah.src_path_bits;
-  path.rate = ah.static_rate;
-  path.traffic_class = ah.grh.traffic_class;
-  path.hop_limit = ah.grh.hop_limit;
-  const int override_index = parts_.options.gid_index;
-  path.gid_index = override_index >= 0 ? static_cast<uint8_t>(override_index) : ah.grh.sgid_index;
-  std::memcpy(path.remote_gid.data(), ah.grh.dgid.raw, path.remote_gid.size());
-  FURROW_ASSIGN_OR_RETURN(path.local_gid, parts_.device->GidAt(path.gid_index));
-  return path;
 }
 
 void VerbsSession::SetTimer() const {

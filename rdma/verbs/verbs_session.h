@@ -1,9 +1,9 @@
 // VerbsSession: the queue pair between two fabrics over which they open and close connections, and
 // SessionLink, what the threads of the connections need of it.
 //
-// A session is connected by rdma_cm, whose messages are datagrams with time limits of seconds; all that comes
-// later goes over the session, which is reliable: a connection costs one round trip, also where packets are
-// lost. Its path (GIDs, lane, hop limit) serves the connections, too.
+// A session is connected by rdma_cm, as connections are. On it each connection is agreed upon, and each end
+// tells when it is there and when it goes: reliably, where the connection manager's own messages are
+// datagrams.
 #ifndef FURROW_RDMA_VERBS_VERBS_SESSION_H_
 #define FURROW_RDMA_VERBS_VERBS_SESSION_H_
 
@@ -12,6 +12,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
@@ -29,22 +30,6 @@ namespace furrow::rdma {
 
 class VerbsConnection;
 
-// How packets get to a peer.
-struct VerbsPath {
-  bool global = true;  // has a GRH; false only inside one InfiniBand subnet
-  uint8_t port = 1;
-  uint8_t service_level = 0;
-  uint8_t traffic_class = 0;
-  uint8_t hop_limit = 64;
-  uint8_t gid_index = 0;
-  uint8_t source_path = 0;
-  uint8_t rate = 0;
-  uint16_t partition = 0;
-  uint16_t lid = 0;
-  Gid remote_gid = {};
-  Gid local_gid = {};
-};
-
 // Thread-safe. Locks: connections -> queue.
 class SessionLink {
  public:
@@ -52,11 +37,9 @@ class SessionLink {
   static constexpr size_t kMaxQueued = 1 << 16;
 
   // `wake`: there is something for the fabric's thread; thread-safe.
-  SessionLink(NodeId peer, VerbsPath path, std::function<void()> wake)
-      : peer_(peer), path_(path), wake_(std::move(wake)) {}
+  SessionLink(NodeId peer, std::function<void()> wake) : peer_(peer), wake_(std::move(wake)) {}
 
   NodeId peer() const { return peer_; }
-  const VerbsPath& path() const { return path_; }
   // Messages of a session that is over are dropped.
   void Send(const VerbsMessage& message);
   // Is the peer alive? If it is not, the session ends, and with it all connections.
@@ -66,7 +49,8 @@ class SessionLink {
   // False: the id is in use.
   bool AddConnection(uint32_t id, VerbsConnection* connection);
   bool HasConnection(uint32_t id);
-  // False if it was not there (any more).
+  // Its queue pair is gone: the fabric's thread ends the connection manager's side of it. False if it was not
+  // there (any more).
   bool RemoveConnection(uint32_t id);
   // The peer has taken this connection into use: its queue yields it. False: it has said so before.
   bool ConnectionReady(uint32_t id);
@@ -76,6 +60,8 @@ class SessionLink {
   // --- the fabric's thread ---
   // Empty: nothing is queued.
   bool TakeMessage(VerbsMessage* message);
+  // The connections that were removed since the last call.
+  std::vector<uint32_t> TakeRemoved();
   bool TakeProbe() { return probe_.exchange(false, std::memory_order_acq_rel); }
   bool overrun() const;
   // The session is over, and so are its connections.
@@ -83,12 +69,12 @@ class SessionLink {
 
  private:
   const NodeId peer_;
-  const VerbsPath path_;
   const std::function<void()> wake_;
   std::atomic<bool> probe_{false};
 
   mutable Mutex mutex_;
   std::deque<VerbsMessage> outgoing_ ABSL_GUARDED_BY(mutex_);
+  std::vector<uint32_t> removed_ ABSL_GUARDED_BY(mutex_);
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   bool overrun_ ABSL_GUARDED_BY(mutex_) = false;
 
@@ -112,8 +98,6 @@ class VerbsSession {
                                                             VerbsParts& parts);
   ~VerbsSession();
 
-  // Once the connection manager has connected it.
-  absl::StatusOr<VerbsPath> FindPath() const;
   // A receive that finds no buffer posted waits a millisecond, not the connection manager's 0.7 s.
   void SetTimer() const;
   // False: the device does not take it; the session is broken.

@@ -353,6 +353,12 @@ TEST_F(VerbsTest, ConnectionsThatComeFailAndGoLeaveNothing) {
     ASSERT_EQ(use_a.registrations, first_a.registrations);
     ASSERT_EQ(use_b.registrations, first_b.registrations);
     ASSERT_EQ(use_a.sessions, first_a.sessions);
+    // The fabrics' threads end these.
+    ASSERT_TRUE(RunUntil(
+        {},
+        [&] { return UseOf(*a_.node.fabric).manager_ids == 1 && UseOf(*b_.node.fabric).manager_ids == 1; }))
+        << "after " << i << " rounds, beside the session's: " << UseOf(*a_.node.fabric).manager_ids << ", "
+        << UseOf(*b_.node.fabric).manager_ids;
     ASSERT_EQ(OpenDescriptors(), descriptors) << "after " << i << " rounds";
   }
   // The log of the test, the allocator: some growth at the beginning means nothing. (AddressSanitizer keeps

@@ -61,6 +61,31 @@ std::string NonceOf(const VerbsHello& hello) {
   return std::string(reinterpret_cast<const char*>(hello.nonce), kNonceBytes);
 }
 
+VerbsTicket MakeTicket(NodeId initiator, uint32_t connection, std::string_view ticket) {
+  FURROW_CHECK(ticket.size() == kNonceBytes);
+  VerbsTicket made = {.magic = kTicketMagic,
+                      .version = kVerbsVersion,
+                      .zero = 0,
+                      .node = initiator.value(),
+                      .connection = connection,
+                      .ticket = {}};
+  std::memcpy(made.ticket, ticket.data(), kNonceBytes);
+  return made;
+}
+
+bool IsTicket(std::span<const std::byte> bytes) {
+  uint32_t magic = 0;
+  if (bytes.size() >= sizeof(VerbsTicket)) std::memcpy(&magic, bytes.data(), sizeof(magic));
+  return magic == kTicketMagic;
+}
+
+absl::Status ParseTicket(std::span<const std::byte> bytes, VerbsTicket* ticket) {
+  FURROW_CHECK(bytes.size() >= sizeof(VerbsTicket));
+  std::memcpy(ticket, bytes.data(), sizeof(VerbsTicket));
+  if (ticket->version != kVerbsVersion) return OtherVersion(ticket->version);
+  return absl::OkStatus();
+}
+
 VerbsRefusal MakeRefusal(const absl::Status& status) {
   VerbsRefusal refusal = {.magic = kVerbsMagic,
                           .version = kVerbsVersion,

@@ -1,22 +1,28 @@
 // What two fabrics of the verbs provider say to each other. All numbers little-endian.
 //
-// The connection manager's own messages carry the beginning of the handshake of a session
-// (rdma/secret_proof.h has its logic):
+// Every queue pair is connected by the connection manager, whose messages have room for a few bytes. That of
+// a session begins the handshake (rdma/secret_proof.h has its logic):
 //
 //   in its request   VerbsHello      56 bytes, all that there is room for
 //   in its reply     VerbsChallenge
 //   in its refusal   VerbsRefusal    version or cluster differ, too many peers
 //
-// All else are SENDs on the session's queue pair, a VerbsMessage each:
+// Then there are SENDs on the session's queue pair, a VerbsMessage each:
 //
 //   initiator  --PROOF-->    acceptor
 //              <--WELCOME--            | REFUSE: wrong secret
 //   then the initiator opens connections with ids of its choice:
 //              --OPEN-->               end, limits, private data
-//              <--ACCEPT--             end, private data        | DECLINE: the acceptor's sentence
+//              <--ACCEPT--             end, ticket, private data    | DECLINE: the acceptor's sentence
+//
+// and connects the connection's own queue pair:
+//
+//   in its request   VerbsTicket     whose holder alone is accepted, once
+//   in its refusal   VerbsRefusal    no such ticket
+//
 //              --READY-->              its queue pair takes requests: the connection is there for the
 //              acceptor
-//   and either side, when it has destroyed its end: CLOSE
+//   and either side, when it has destroyed its end or given up: CLOSE
 #ifndef FURROW_RDMA_VERBS_VERBS_WIRE_H_
 #define FURROW_RDMA_VERBS_VERBS_WIRE_H_
 
@@ -33,8 +39,9 @@
 
 namespace furrow::rdma {
 
-inline constexpr uint32_t kVerbsMagic = 0x62765246;  // "FRvb"
-inline constexpr uint16_t kVerbsVersion = 1;
+inline constexpr uint32_t kVerbsMagic = 0x62765246;   // "FRvb"
+inline constexpr uint32_t kTicketMagic = 0x74765246;  // "FRvt"
+inline constexpr uint16_t kVerbsVersion = 2;
 
 //   off  size  field
 //   0    4     magic           4   2  version        6   2  zero
@@ -53,6 +60,20 @@ struct VerbsHello {
 static_assert(sizeof(VerbsHello) == 56 && offsetof(VerbsHello, nonce) == 24);
 using VerbsChallenge = VerbsHello;
 
+//   off  size  field
+//   0    4     magic           4   2  version        6   2  zero
+//   8    4     node            12  4  connection
+//   16   32    ticket, as in the ACCEPT
+struct VerbsTicket {
+  uint32_t magic;
+  uint16_t version;
+  uint16_t zero;
+  uint32_t node;  // the initiator
+  uint32_t connection;
+  uint8_t ticket[kNonceBytes];
+};
+static_assert(sizeof(VerbsTicket) == 48 && offsetof(VerbsTicket, ticket) == 16);
+
 //   0  4  magic    4  2  version    6  2  status code    8  136  sentence, ends with a zero byte
 struct VerbsRefusal {
   uint32_t magic;
@@ -63,25 +84,24 @@ struct VerbsRefusal {
 static_assert(sizeof(VerbsRefusal) == 144);
 
 // One end of a connection.
-//   0   4   queue pair      4   4   first packet number
-//   8   16  GID
-//   24  8   address of the inbox    32  4  its key
-//   36  4   largest path MTU, bytes
-//   40  4   notifications that it holds before it has polled
-//   44  1   READs that its device answers at a time
-//   45  3   zero
+//   0   16  GID that it uses; zero: the one that the connection manager finds
+//   16  8   address of the inbox    24  4  its key
+//   28  4   queue pair, for the log
+//   32  4   largest path MTU, bytes
+//   36  4   notifications that it holds before it has polled
+//   40  1   READs that its device answers at a time
+//   41  7   zero
 struct VerbsEnd {
-  uint32_t queue_pair;
-  uint32_t packet_number;
   uint8_t gid[16];
   uint64_t inbox;
   uint32_t inbox_key;
+  uint32_t queue_pair;
   uint32_t mtu;
   uint32_t notify_credits;
   uint8_t read_depth;
-  uint8_t zero[3];
+  uint8_t zero[7];
 };
-static_assert(sizeof(VerbsEnd) == 48 && offsetof(VerbsEnd, inbox_key) == 32);
+static_assert(sizeof(VerbsEnd) == 48 && offsetof(VerbsEnd, inbox_key) == 24);
 
 enum class VerbsMessageType : uint16_t {
   kProof = 1,
@@ -98,7 +118,7 @@ enum class VerbsMessageType : uint16_t {
 //   8    4    connection     12  4  status code
 //   16   4    max_requests   20  4  max_receives    24  1  urgent    25  7  zero
 //   32   48   end
-//   80   32   proof
+//   80   32   proof; of an ACCEPT, the ticket
 //   112  320  text: private data, or a sentence
 struct VerbsMessage {
   uint32_t magic = kVerbsMagic;
@@ -123,7 +143,7 @@ struct VerbsMessage {
 };
 static_assert(sizeof(VerbsMessage) == 432 && offsetof(VerbsMessage, end) == 32 &&
               offsetof(VerbsMessage, text) == 112 && std::is_trivially_copyable_v<VerbsMessage>);
-static_assert(Fabric::kMaxPrivateData <= VerbsMessage::kMaxText);
+static_assert(Fabric::kMaxPrivateData <= VerbsMessage::kMaxText && kNonceBytes == kProofBytes);
 
 // What a transcript calls this protocol.
 std::string VerbsProtocol();
@@ -131,6 +151,11 @@ VerbsHello MakeHello(NodeId node, uint64_t cluster_tag, std::string_view nonce);
 // FailedPrecondition: another version, or no Furrow at all.
 absl::Status ParseHello(std::span<const std::byte> bytes, VerbsHello* hello);
 std::string NonceOf(const VerbsHello& hello);
+VerbsTicket MakeTicket(NodeId initiator, uint32_t connection, std::string_view ticket);
+// False: it is none, of whatever version.
+bool IsTicket(std::span<const std::byte> bytes);
+// FailedPrecondition: another version.
+absl::Status ParseTicket(std::span<const std::byte> bytes, VerbsTicket* ticket);
 VerbsRefusal MakeRefusal(const absl::Status& status);
 // True, with the peer's words in *status, if these bytes are a refusal of Furrow's.
 bool ParseRefusal(std::span<const std::byte> bytes, absl::Status* status);
