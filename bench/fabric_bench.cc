@@ -2,298 +2,314 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <unistd.h>
 
-#include <algorithm>
-#include <array>
+#include <atomic>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/child_process.h"
-#include "base/clock.h"
-#include "base/histogram.h"
-#include "base/random.h"
+#include "base/log.h"
 #include "base/status_macros.h"
+#include "base/strings.h"
+#include "base/thread.h"
+#include "bench/fabric_cases.h"
+#include "bench/fabric_copies.h"
 #include "bench/fabric_peer.h"
+#include "bench/fabric_site.h"
+#include "bench/fabric_wire.h"
 #include "bench/harness/flags.h"
 #include "bench/harness/json.h"
 
 namespace furrow::bench {
 namespace {
 
-using rdma::Opcode;
-using rdma::WorkRequest;
-
-constexpr std::array<size_t, 9> kSizes = {8, 64, 256, 512, 1024, 4096, 16384, 32768, 65536};
-constexpr std::array<size_t, 4> kMessageSizes = {16, 256, 1024, 8192};
-constexpr size_t kBatch = 16;
-constexpr size_t kPlaces = 1 << 20;  // random lines that a case goes through: more than the caches hold
-constexpr size_t kStretchBytes = 256 << 10;
-constexpr size_t kStretchOperations = 256;
+constexpr char kCopies[] = "copies";
+constexpr char kRings[] = "rings";
+constexpr char kUrgent[] = "urgent";
+constexpr char kOfWires[] = "read-latency,write-latency,notify-latency,read-rate,write-rate,urgent";
 
 struct Settings {
-  uint64_t memory_mb = 256;
-  uint64_t milliseconds = 100;  // of each case
-  uint64_t round_trips = 20'000;
+  std::string fabric = "shm";
+  std::string address;
+  std::string peer_address;
+  uint64_t gid_index = kNoGid;
+  std::string serve;
+  std::string peer;
+  std::string measure;
+  std::string sizes = "8,64,1024,4096,65536";
+  MeshSettings mesh;
+  WireSettings wires;
   std::string json;
   // Of the child processes.
-  std::string target;  // directory
+  bool target = false;
+  std::string directory;
   bool park = false;
+  bool while_input = false;
+
+  static constexpr uint64_t kNoGid = 256;
 };
 
-// Nanoseconds per operation: the median over many short stretches, so that those in which the core was taken
-// away do not count. `run` does `operations` operations from the given place on.
-template <class F>
-double Measure(const Settings& settings, size_t operations, F&& run) {
-  const Clock& clock = MonotonicClock();
-  std::vector<double> stretches;
-  size_t place = 0;
-  const Nanos end = clock.Now() + static_cast<Nanos>(settings.milliseconds) * kMillisecond;
-  do {
-    const Nanos start = clock.Now();
-    run(place);
-    stretches.push_back(static_cast<double>(clock.Now() - start) / static_cast<double>(operations));
-    place = (place + operations) % (kPlaces - operations);
-  } while (clock.Now() < end || stretches.size() < 11);
-  std::nth_element(stretches.begin(), stretches.begin() + stretches.size() / 2, stretches.end());
-  return stretches[stretches.size() / 2];
+bool IsPath(std::string_view endpoint) { return endpoint.starts_with('/'); }
+
+// Of "10.0.0.1:4520", "[::1]:4520", "10.0.0.1".
+std::string HostOf(std::string_view endpoint) {
+  if (endpoint.starts_with('[')) return std::string(endpoint.substr(1, endpoint.find(']') - 1));
+  return std::string(endpoint.substr(0, endpoint.rfind(':')));
 }
 
-struct CopyRow {
-  size_t bytes = 0;
-  double copy_near, copy_far;                // memcpy: one place; random places
-  double read_near, read_far, read_batched;  // one request at a time; kBatch per Post()
-  double write_near, write_far, write_batched;
-};
-
-class CopyBench {
- public:
-  CopyBench(const Settings& settings, FabricPeer& peer, rdma::RemoteAddress target)
-      : settings_(settings), peer_(peer), target_(target) {}
-
-  // Maps each page of the target here, so that no case pays for that.
-  absl::Status TouchAll() {
-    for (size_t at = 0; at < peer_.memory().size(); at += 4096) {
-      WorkRequest request;
-      request.opcode = Opcode::kWrite;
-      request.signaled = false;
-      request.local = peer_.memory().first(8);
-      request.remote = target_.Plus(at);
-      FURROW_RETURN_IF_ERROR(peer_.connection().Post(request));
+// The cases that are to run, each of them one that there is.
+absl::StatusOr<std::vector<std::string>> CasesOf(const Settings& settings) {
+  std::string list = settings.measure;
+  if (list.empty()) {
+    list = kOfWires;
+    if (settings.peer.empty()) list = absl::StrCat(kRings, ",", list);
+    if (settings.peer.empty() && settings.fabric == "shm") list = absl::StrCat(kCopies, ",", list);
+  }
+  std::vector<std::string> cases = absl::StrSplit(list, ',');
+  for (const std::string& name : cases) {
+    const bool of_mesh = name == kCopies || name == kRings;
+    if (!of_mesh && name != kUrgent && !WireCases::IsCase(name)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--measure ", name, ": there are ", kCopies, ",", kRings, ",", kOfWires));
     }
-    return absl::OkStatus();
-  }
-
-  absl::StatusOr<CopyRow> Run(size_t bytes) {
-    const size_t span = peer_.memory().size() - bytes;
-    Random random(bytes);
-    places_.clear();
-    for (size_t i = 0; i < kPlaces; ++i) places_.push_back(random.Below(span / 64) * 64);
-    // The private side: a buffer that stays in the cache, as those of a database do.
-    local_ = peer_.memory().first(bytes);
-    CopyRow row;
-    row.bytes = bytes;
-    const size_t rounds = std::clamp(kStretchBytes / bytes, kBatch, kStretchOperations);
-    const auto copy = [&](bool far) {
-      return Measure(settings_, rounds, [&](size_t place) {
-        for (size_t i = 0; i < rounds; ++i) {
-          std::memcpy(local_.data(), peer_.memory().data() + places_[far ? place + i : 0], bytes);
-          __asm__ volatile("" ::: "memory");
-        }
-      });
-    };
-    row.copy_near = copy(false);
-    row.copy_far = copy(true);
-    row.read_near = Requests(Opcode::kRead, rounds, 1, false);
-    row.read_far = Requests(Opcode::kRead, rounds, 1, true);
-    row.read_batched = Requests(Opcode::kRead, rounds, kBatch, true);
-    row.write_near = Requests(Opcode::kWrite, rounds, 1, false);
-    row.write_far = Requests(Opcode::kWrite, rounds, 1, true);
-    row.write_batched = Requests(Opcode::kWrite, rounds, kBatch, true);
-    if (failed_ > 0) return absl::InternalError(absl::StrCat(failed_, " requests failed"));
-    return row;
-  }
-
- private:
-  double Requests(Opcode opcode, size_t rounds, size_t batch, bool far) {
-    std::array<WorkRequest, kBatch> requests;
-    std::array<rdma::Completion, kBatch> completions;
-    for (WorkRequest& request : requests) {
-      request.opcode = opcode;
-      request.local = local_;
-      request.id = 1;
-    }
-    return Measure(settings_, rounds, [&](size_t place) {
-      for (size_t i = 0; i < rounds; i += batch) {
-        for (size_t k = 0; k < batch; ++k)
-          requests[k].remote = target_.Plus(places_[far ? place + i + k : 0]);
-        failed_ += !peer_.connection().Post(std::span(requests).first(batch)).ok();
-        for (size_t done = 0; done < batch;) {
-          const size_t count = peer_.queue().Poll(completions);
-          for (size_t k = 0; k < count; ++k) failed_ += completions[k].status != rdma::CompletionStatus::kOk;
-          done += count;
-        }
-      }
-    });
-  }
-
-  const Settings& settings_;
-  FabricPeer& peer_;
-  const rdma::RemoteAddress target_;
-  std::vector<uint64_t> places_;
-  std::span<std::byte> local_;
-  uint64_t failed_ = 0;
-};
-
-struct RingRow {
-  size_t bytes = 0;
-  Waiting waiting = Waiting::kSpin;
-  Histogram latency;
-};
-
-// A target process and our side of the connection to it.
-struct Session {
-  std::unique_ptr<ChildProcess> child;
-  std::unique_ptr<FabricPeer> peer;
-  rdma::RemoteAddress target;
-};
-
-absl::StatusOr<Session> Open(const Settings& settings, const std::string& directory, Waiting waiting) {
-  Session session;
-  std::vector<std::string> arguments = {"fabric", "--target", directory, "--memory-mb",
-                                        absl::StrCat(settings.memory_mb)};
-  if (waiting == Waiting::kPark) arguments.push_back("--park");
-  FURROW_ASSIGN_OR_RETURN(session.child, ChildProcess::Start(ChildProcess::Self(), arguments));
-  std::istringstream ready(session.child->ReadLine());
-  uint64_t address = 0;
-  uint32_t key = 0;
-  if (!(ready >> address >> key)) return absl::UnavailableError("the target process did not start");
-  session.target = {address, rdma::RemoteKey(key)};
-  FURROW_ASSIGN_OR_RETURN(session.peer, FabricPeer::Create(1, directory, settings.memory_mb << 20));
-  FURROW_RETURN_IF_ERROR(session.peer->Connect(Waiting::kPark));
-  return session;
-}
-
-absl::StatusOr<std::vector<RingRow>> RunRings(const Settings& settings, const std::string& directory,
-                                              Waiting waiting) {
-  FURROW_ASSIGN_OR_RETURN(Session session, Open(settings, directory, waiting));
-  const uint64_t count = waiting == Waiting::kSpin ? settings.round_trips : settings.round_trips / 4;
-  std::vector<RingRow> rows;
-  for (size_t bytes : kMessageSizes) {
-    RingRow row;
-    row.bytes = bytes;
-    row.waiting = waiting;
-    for (uint64_t i = 0; i < count + count / 10; ++i) {
-      const Nanos start = MonotonicClock().Now();
-      FURROW_RETURN_IF_ERROR(session.peer->RoundTrip(bytes, waiting));
-      if (i >= count / 10) row.latency.Record(MonotonicClock().Now() - start);
-    }
-    rows.push_back(std::move(row));
-  }
-  return rows;
-}
-
-void PrintTables(const Settings& settings, const std::vector<CopyRow>& copies,
-                 const std::vector<RingRow>& rings) {
-  std::printf(
-      "READ and WRITE into another process, ns per operation. one: the same place every time; random: places "
-      "in "
-      "%lu MB;\nbatch: random places, %zu requests per Post(). memcpy: the same bytes inside one "
-      "process.\n\n",
-      settings.memory_mb, kBatch);
-  std::printf("%7s %9s %9s | %9s %9s %9s %7s | %9s %9s %9s\n", "bytes", "memcpy", "memcpy", "READ", "READ",
-              "READ", "READ", "WRITE", "WRITE", "WRITE");
-  std::printf("%7s %9s %9s | %9s %9s %9s %7s | %9s %9s %9s\n", "", "one", "random", "one", "random", "batch",
-              "GB/s", "one", "random", "batch");
-  for (const CopyRow& row : copies) {
-    std::printf("%7zu %9.1f %9.1f | %9.1f %9.1f %9.1f %7.2f | %9.1f %9.1f %9.1f\n", row.bytes, row.copy_near,
-                row.copy_far, row.read_near, row.read_far, row.read_batched,
-                static_cast<double>(row.bytes) / row.read_batched, row.write_near, row.write_far,
-                row.write_batched);
-  }
-  std::printf("\nMessage and answer through rings, microseconds per round trip.\n\n%7s %-16s %9s %9s %9s\n",
-              "bytes", "waiting", "p50", "p99", "mean");
-  for (const RingRow& row : rings) {
-    std::printf("%7zu %-16s %9.2f %9.2f %9.2f\n", row.bytes,
-                row.waiting == Waiting::kSpin ? "both poll" : "both park",
-                static_cast<double>(row.latency.Percentile(50)) / 1000,
-                static_cast<double>(row.latency.Percentile(99)) / 1000, row.latency.mean() / 1000);
-  }
-}
-
-std::string Json(const Settings& settings, const std::vector<CopyRow>& copies,
-                 const std::vector<RingRow>& rings) {
-  JsonWriter json;
-  json.BeginObject();
-  json.Add("benchmark", "fabric");
-  json.Add("provider", "shm");
-  json.Add("memory_mb", settings.memory_mb);
-  json.Add("batch", uint64_t{kBatch});
-  json.BeginArray("copies_ns");
-  for (const CopyRow& row : copies) {
-    json.BeginObject();
-    json.Add("bytes", uint64_t{row.bytes});
-    json.Add("memcpy_one", row.copy_near);
-    json.Add("memcpy_random", row.copy_far);
-    json.Add("read_one", row.read_near);
-    json.Add("read_random", row.read_far);
-    json.Add("read_batch", row.read_batched);
-    json.Add("write_one", row.write_near);
-    json.Add("write_random", row.write_far);
-    json.Add("write_batch", row.write_batched);
-    json.End();
-  }
-  json.End();
-  json.BeginArray("ring_round_trips_ns");
-  for (const RingRow& row : rings) {
-    json.BeginObject();
-    json.Add("bytes", uint64_t{row.bytes});
-    json.Add("waiting", row.waiting == Waiting::kSpin ? "poll" : "park");
-    json.Add("count", row.latency.count());
-    json.Add("p50", static_cast<double>(row.latency.Percentile(50)));
-    json.Add("p99", static_cast<double>(row.latency.Percentile(99)));
-    json.Add("mean", row.latency.mean());
-    json.End();
-  }
-  json.End();
-  json.End();
-  return json.Take();
-}
-
-absl::Status RunAll(const Settings& settings, const std::string& directory) {
-  std::vector<CopyRow> copies;
-  {
-    FURROW_ASSIGN_OR_RETURN(Session session, Open(settings, directory, Waiting::kPark));
-    CopyBench bench(settings, *session.peer, session.target);
-    FURROW_RETURN_IF_ERROR(bench.TouchAll());
-    for (size_t bytes : kSizes) {
-      FURROW_ASSIGN_OR_RETURN(CopyRow row, bench.Run(bytes));
-      copies.push_back(row);
+    if (of_mesh && !settings.peer.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--measure ", name, " starts its other side itself: not with --peer"));
     }
   }
-  std::vector<RingRow> rings;
-  for (Waiting waiting : {Waiting::kSpin, Waiting::kPark}) {
-    FURROW_ASSIGN_OR_RETURN(std::vector<RingRow> rows, RunRings(settings, directory, waiting));
-    for (RingRow& row : rows) rings.push_back(std::move(row));
+  return cases;
+}
+
+absl::StatusOr<std::vector<size_t>> SizesOf(const Settings& settings) {
+  std::vector<size_t> sizes;
+  for (const std::string& word : std::vector<std::string>(absl::StrSplit(settings.sizes, ','))) {
+    uint32_t bytes = 0;
+    if (!absl::SimpleAtoi(word, &bytes) || bytes == 0 || bytes > WireQueue::kMaxBytes) {
+      return absl::InvalidArgumentError(absl::StrCat("--sizes ", settings.sizes,
+                                                     ": numbers of bytes from 1 to ", WireQueue::kMaxBytes,
+                                                     " with commas between them"));
+    }
+    sizes.push_back(bytes);
   }
-  PrintTables(settings, copies, rings);
-  if (!settings.json.empty()) {
-    std::ofstream file(settings.json);
-    file << Json(settings, copies, rings);
-    if (!file.flush()) return absl::UnavailableError(absl::StrCat("cannot write ", settings.json));
+  return sizes;
+}
+
+absl::Status CheckSettings(const Settings& settings) {
+  if (settings.fabric != "shm" && settings.fabric != "verbs") {
+    return absl::InvalidArgumentError(absl::StrCat("--fabric ", settings.fabric, ": shm or verbs"));
+  }
+  if (!settings.serve.empty() && !settings.peer.empty()) {
+    return absl::InvalidArgumentError("--serve is for one side, --peer for the other: give one of them");
+  }
+  const bool own = settings.serve.empty() && settings.peer.empty() && !settings.target;
+  if (own && settings.fabric == "verbs" && (settings.address.empty() || settings.peer_address.empty())) {
+    return absl::InvalidArgumentError(
+        "--fabric verbs needs --address and --peer-address: two addresses of this host's RDMA devices, or "
+        "the "
+        "same twice. For another host's: --serve there, --peer here");
+  }
+  if (!settings.peer.empty() && !IsPath(settings.peer) && settings.address.empty()) {
+    return absl::InvalidArgumentError("--peer HOST:PORT needs --address of this host's RDMA device");
+  }
+  if (settings.wires.batch > settings.wires.depth) {
+    return absl::InvalidArgumentError(absl::StrCat("--batch ", settings.wires.batch, " is more than --depth ",
+                                                   settings.wires.depth, ", the requests under way at most"));
   }
   return absl::OkStatus();
 }
 
+FabricSite SiteOf(const Settings& settings, const std::string& address) {
+  return {.address = address,
+          .directory = settings.directory,
+          .gid_index = settings.gid_index == Settings::kNoGid ? -1 : static_cast<int>(settings.gid_index)};
+}
+
+// --serve, and the process that the other side starts.
+absl::Status Serve(const Settings& settings) {
+  FabricSite site = SiteOf(settings, settings.address);
+  rdma::Endpoint at = settings.serve;
+  if (!IsPath(at)) {
+    if (site.address.empty()) site.address = HostOf(at);
+    if (at.find(':') == std::string::npos) at = absl::StrCat(at, ":0");
+  }
+  FURROW_ASSIGN_OR_RETURN(std::unique_ptr<rdma::Fabric> fabric, MakeFabric(site, kTargetNode));
+  FURROW_ASSIGN_OR_RETURN(std::unique_ptr<WireTarget> target, WireTarget::Start(*fabric, at));
+  std::printf("%s\n", target->endpoint().c_str());
+  std::fflush(stdout);
+  Thread watcher;
+  if (settings.while_input) {
+    watcher = Thread({.name = "bench-input"}, [&target] {
+      char byte;
+      while (read(STDIN_FILENO, &byte, 1) > 0) {
+      }
+      target->Stop();
+    });
+  }
+  target->Serve();
+  return absl::OkStatus();
+}
+
+// The other side of raw connections: --peer's, or a process of ours.
+struct OtherSide {
+  std::unique_ptr<ChildProcess> child;
+  rdma::Endpoint endpoint;
+};
+absl::StatusOr<OtherSide> FindOtherSide(const Settings& settings) {
+  OtherSide other;
+  other.endpoint = settings.peer;
+  if (!other.endpoint.empty()) return other;
+  const FabricSite site = settings.mesh.peer_site;
+  FURROW_ASSIGN_OR_RETURN(other.child, ChildProcess::Start(ChildProcess::Self(),
+                                                           {"fabric", "--serve",
+                                                            EndpointOf(site, kTargetNode), "--while-input"}));
+  other.endpoint = other.child->ReadLine();
+  if (other.endpoint.empty())
+    return absl::UnavailableError("the other process of the benchmark did not start");
+  return other;
+}
+
+// What is measured over raw connections.
+struct Wires {
+  OtherSide other;
+  std::unique_ptr<rdma::Fabric> fabric;
+  std::unique_ptr<WireCases> cases;
+  std::optional<UrgentCase> urgent;
+
+  absl::Status Run(const Settings& settings, const std::string& name) {
+    if (fabric == nullptr) {
+      FURROW_ASSIGN_OR_RETURN(other, FindOtherSide(settings));
+      FURROW_ASSIGN_OR_RETURN(fabric, MakeFabric(settings.mesh.site, kSourceNode));
+      FURROW_ASSIGN_OR_RETURN(cases, WireCases::Connect(*fabric, other.endpoint, settings.wires));
+    }
+    if (name != kUrgent) return cases->Run(name);
+    FURROW_ASSIGN_OR_RETURN(urgent, UrgentCase::Run(*fabric, other.endpoint, settings.wires.probes));
+    return absl::OkStatus();
+  }
+};
+
+struct Results {
+  std::vector<CopyRow> copies;
+  std::vector<RingRow> rings;
+  Wires wires;
+};
+
+void Print(const Settings& settings, const Results& results) {
+  if (!results.copies.empty()) PrintCopies(settings.mesh, results.copies);
+  if (!results.rings.empty()) PrintRings(results.rings);
+  if (results.wires.cases != nullptr) results.wires.cases->Print();
+  if (results.wires.urgent) results.wires.urgent->Print();
+}
+
+absl::Status WriteJson(const Settings& settings, const Results& results) {
+  JsonWriter json;
+  json.BeginObject();
+  json.Add("benchmark", "fabric");
+  json.Add("provider", settings.mesh.site.address.empty() ? "shm" : "verbs");
+  json.Add("memory_mb", settings.mesh.memory_mb);
+  if (!results.copies.empty()) AddCopies(results.copies, json);
+  if (!results.rings.empty()) AddRings(results.rings, json);
+  if (results.wires.cases != nullptr) results.wires.cases->AddTo(json);
+  if (results.wires.urgent) results.wires.urgent->AddTo(json);
+  json.End();
+  std::ofstream file(settings.json);
+  file << json.Take();
+  if (!file.flush()) return absl::UnavailableError(absl::StrCat("cannot write ", settings.json));
+  return absl::OkStatus();
+}
+
+absl::Status RunAll(const Settings& settings, const std::vector<std::string>& cases) {
+  Results results;
+  for (const std::string& name : cases) {
+    if (name == kCopies) {
+      FURROW_ASSIGN_OR_RETURN(results.copies, RunCopies(settings.mesh));
+    } else if (name == kRings) {
+      FURROW_ASSIGN_OR_RETURN(results.rings, RunRings(settings.mesh));
+    } else {
+      FURROW_RETURN_IF_ERROR(results.wires.Run(settings, name));
+    }
+  }
+  Print(settings, results);
+  return settings.json.empty() ? absl::OkStatus() : WriteJson(settings, results);
+}
+
 absl::Status RunTarget(const Settings& settings) {
-  FURROW_ASSIGN_OR_RETURN(std::unique_ptr<FabricPeer> peer,
-                          FabricPeer::Create(2, settings.target, settings.memory_mb << 20));
+  FURROW_ASSIGN_OR_RETURN(
+      std::unique_ptr<FabricPeer> peer,
+      FabricPeer::Create(kTargetNode, SiteOf(settings, settings.address), settings.mesh.memory_mb << 20));
   return peer->ServeUntilInputEnds(settings.park ? Waiting::kPark : Waiting::kSpin);
+}
+
+// Makes the directory of the sockets.
+absl::StatusOr<std::string> MakeDirectory() {
+  std::error_code error;
+  const std::filesystem::path temporary = std::filesystem::temp_directory_path(error);
+  if (error) {
+    const char* given = getenv("TMPDIR");
+    return absl::UnavailableError(absl::StrCat("cannot put temporary files into ",
+                                               given == nullptr ? "/tmp" : given, ": ", error.message(),
+                                               "; set TMPDIR to a directory that can be written"));
+  }
+  std::string directory = temporary.string() + "/furrow-bench-XXXXXX";
+  if (mkdtemp(directory.data()) == nullptr)
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot make the directory ", directory));
+  return directory;
+}
+
+absl::Status Measure(Settings settings, const std::vector<std::string>& cases) {
+  const bool shm = settings.peer.empty() ? settings.fabric == "shm" : IsPath(settings.peer);
+  absl::Cleanup remove = [&settings] {
+    std::error_code ignored;
+    if (!settings.directory.empty()) std::filesystem::remove_all(settings.directory, ignored);
+  };
+  if (shm) {
+    FURROW_ASSIGN_OR_RETURN(settings.directory, MakeDirectory());
+  }
+  settings.mesh.site = SiteOf(settings, shm ? "" : settings.address);
+  settings.mesh.peer_site = SiteOf(settings, shm ? "" : settings.peer_address);
+  return RunAll(settings, cases);
+}
+
+void AddFlags(Settings& settings, FlagSet& flags) {
+  flags.AddText("fabric", &settings.fabric, "shm, or verbs between two addresses of this host");
+  flags.AddText("address", &settings.address, "verbs: of this side's RDMA device");
+  flags.AddText("peer-address", &settings.peer_address, "verbs: of the other side's, on this host");
+  flags.AddText(
+      "serve", &settings.serve,
+      "be the other side of measurements from another host, at HOST:PORT (verbs) or a path (shm), for "
+      "whoever connects, until a signal");
+  flags.AddText("peer", &settings.peer, "measure against a --serve: what that printed");
+  flags.AddNumber("gid-index", &settings.gid_index, 0, 256,
+                  "verbs: another entry of the port's table of GIDs; 256: the address's own");
+  flags.AddText("measure", &settings.measure,
+                absl::StrCat("with commas between them: ", kCopies, ",", kRings, ",", kOfWires,
+                             ". Default: all, but copies with shm only"));
+  flags.AddText("sizes", &settings.sizes, "bytes of each case of latencies and rates");
+  flags.AddNumber("round-trips", &settings.mesh.round_trips, 100, 100'000'000,
+                  "operations per case; a quarter where rings park");
+  flags.AddNumber("batch", &settings.wires.batch, 1, 1024, "requests per Post() of the rates");
+  flags.AddNumber("depth", &settings.wires.depth, 1, 16'384, "requests under way at most");
+  flags.AddNumber("probes", &settings.wires.probes, 10, 1'000'000, "messages of each row of urgent");
+  flags.AddNumber("memory-mb", &settings.mesh.memory_mb, 1, 1 << 16,
+                  "memory of the target that copies read and write");
+  flags.AddNumber("milliseconds", &settings.mesh.milliseconds, 1, 60'000,
+                  "how long each case of copies is measured");
+  flags.AddText("json", &settings.json, "write the figures to this file too");
+  flags.AddSwitch("target", &settings.target, "");
+  flags.AddText("directory", &settings.directory, "");
+  flags.AddSwitch("park", &settings.park, "");
+  flags.AddSwitch("while-input", &settings.while_input, "");
+  for (const char* hidden : {"target", "directory", "park", "while-input"}) flags.Hide(hidden);
 }
 
 int Complain(const absl::Status& status, int code) {
@@ -305,41 +321,31 @@ int Complain(const absl::Status& status, int code) {
 
 int RunFabricBench(std::span<const std::string_view> arguments) {
   Settings settings;
-  FlagSet flags("furrow-bench fabric: READ, WRITE and ring round trips between two processes of this host");
-  flags.AddNumber("memory-mb", &settings.memory_mb, 1, 1 << 16,
-                  "memory of the target that is read and written");
-  flags.AddNumber("milliseconds", &settings.milliseconds, 1, 60'000, "how long each case is measured");
-  flags.AddNumber("round-trips", &settings.round_trips, 100, 100'000'000,
-                  "messages per case; a quarter when parking");
-  flags.AddText("json", &settings.json, "write the figures to this file too");
-  flags.AddText("target", &settings.target, "");
-  flags.AddSwitch("park", &settings.park, "");
-  flags.Hide("target");
-  flags.Hide("park");
+  FlagSet flags(
+      "furrow-bench fabric: READ, WRITE, notifications and ring round trips between two processes of this "
+      "host "
+      "or of two");
+  AddFlags(settings, flags);
   absl::Status status = flags.Parse(arguments);
-  if (!status.ok()) return Complain(status, 2);
-  if (flags.help_asked()) {
+  if (status.ok() && flags.help_asked()) {
     std::fputs(flags.Help().c_str(), stdout);
     return 0;
   }
-  if (!settings.target.empty()) {
+  if (status.ok()) status = CheckSettings(settings);
+  absl::StatusOr<std::vector<std::string>> cases = CasesOf(settings);
+  absl::StatusOr<std::vector<size_t>> sizes = SizesOf(settings);
+  if (status.ok()) status = cases.status();
+  if (status.ok()) status = sizes.status();
+  if (!status.ok()) return Complain(status, 2);
+  SetLogLevel(LogLevel::kWarning);  // connections come and go in numbers
+  settings.wires.sizes = *std::move(sizes);
+  settings.wires.count = settings.mesh.round_trips;
+  if (settings.target) {
     status = RunTarget(settings);
+  } else if (!settings.serve.empty()) {
+    status = Serve(settings);
   } else {
-    std::error_code error;
-    const std::filesystem::path temporary = std::filesystem::temp_directory_path(error);
-    std::string directory = temporary.string() + "/furrow-bench-XXXXXX";
-    if (error) {
-      const char* given = getenv("TMPDIR");
-      status = absl::UnavailableError(absl::StrCat("cannot put temporary files into ",
-                                                   given == nullptr ? "/tmp" : given, ": ", error.message(),
-                                                   "; set TMPDIR to a directory that can be written"));
-    } else if (mkdtemp(directory.data()) == nullptr) {
-      status = absl::ErrnoToStatus(errno, absl::StrCat("cannot make the directory ", directory));
-    } else {
-      status = RunAll(settings, directory);
-      std::error_code ignored;
-      std::filesystem::remove_all(directory, ignored);
-    }
+    status = Measure(settings, *cases);
   }
   return status.ok() ? 0 : Complain(status, 1);
 }

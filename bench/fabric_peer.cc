@@ -10,7 +10,6 @@
 #include "base/clock.h"
 #include "base/status_macros.h"
 #include "base/thread.h"
-#include "rdma/shm/shm_fabric.h"
 
 namespace furrow::bench {
 namespace {
@@ -22,11 +21,10 @@ Task<void> ConnectMesh(rdma::RingMesh& mesh, NodeId node, rdma::Endpoint endpoin
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<FabricPeer>> FabricPeer::Create(uint32_t node, const std::string& directory,
+absl::StatusOr<std::unique_ptr<FabricPeer>> FabricPeer::Create(NodeId node, const FabricSite& site,
                                                                size_t memory_bytes) {
-  std::unique_ptr<FabricPeer> peer(new FabricPeer(node, directory));
-  FURROW_ASSIGN_OR_RETURN(
-      peer->fabric_, rdma::MakeShmFabric({.identity = {peer->node_, "furrow-bench fabric", "no secret"}}));
+  std::unique_ptr<FabricPeer> peer(new FabricPeer(node, site));
+  FURROW_ASSIGN_OR_RETURN(peer->fabric_, MakeFabric(site, node));
   FURROW_ASSIGN_OR_RETURN(peer->queue_, peer->fabric_->CreateCompletionQueue());
   peer->loop_ = std::make_unique<EventLoop>(MonotonicClock(), peer->queue_->parker());
   FURROW_ASSIGN_OR_RETURN(peer->memory_, MemoryFile::Anonymous(memory_bytes));
@@ -84,12 +82,11 @@ absl::Status FabricPeer::RunUntil(const std::function<bool()>& done, Waiting wai
 }
 
 absl::Status FabricPeer::ServeUntilInputEnds(Waiting waiting) {
-  FURROW_RETURN_IF_ERROR(
-      fabric_
-          ->Listen(rdma::ShmEndpoint(directory_, node_),
-                   [this](const rdma::ConnectRequest& request) { return mesh_->PrepareAccept(request); })
-          .status());
-  const std::string ready = absl::StrCat(address().address, " ", address().key.value(), "\n");
+  FURROW_ASSIGN_OR_RETURN(
+      const rdma::Endpoint endpoint,
+      fabric_->Listen(EndpointOf(site_, node_),
+                      [this](const rdma::ConnectRequest& request) { return mesh_->PrepareAccept(request); }));
+  const std::string ready = absl::StrCat(endpoint, "\n", PlaceText(address()), "\n");
   if (write(STDOUT_FILENO, ready.data(), ready.size()) < 0) return absl::UnavailableError("nobody listens");
   std::atomic<bool> ended{false};
   Thread watcher({.name = "bench-input"}, [&] {
@@ -103,16 +100,16 @@ absl::Status FabricPeer::ServeUntilInputEnds(Waiting waiting) {
   return absl::OkStatus();
 }
 
-absl::Status FabricPeer::Connect(Waiting waiting) {
+absl::Status FabricPeer::Connect(const rdma::Endpoint& target, Waiting waiting) {
   std::optional<absl::Status> result;
-  loop_->Spawn(ConnectMesh(*mesh_, NodeId(2), rdma::ShmEndpoint(directory_, NodeId(2)), &result));
+  loop_->Spawn(ConnectMesh(*mesh_, kTargetNode, target, &result));
   FURROW_RETURN_IF_ERROR(RunUntil([&] { return result.has_value(); }, waiting));
   return *result;
 }
 
 absl::Status FabricPeer::RoundTrip(size_t bytes, Waiting waiting) {
   const uint64_t before = answers_;
-  FURROW_RETURN_IF_ERROR(Send(*mesh_->link(NodeId(2))->messages, memory().first(bytes)));
+  FURROW_RETURN_IF_ERROR(Send(*mesh_->link(kTargetNode)->messages, memory().first(bytes)));
   return RunUntil([&] { return answers_ > before; }, waiting);
 }
 

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "base/event_loop.h"
 #include "base/memory_file.h"
+#include "bench/fabric_site.h"
 #include "rdma/fabric.h"
 #include "rdma/ring/mesh.h"
 
@@ -22,25 +23,26 @@ enum class Waiting : uint8_t { kSpin, kPark };
 
 class FabricPeer final : public rdma::RecordHandler {
  public:
-  // `node`: 1 the initiator, 2 the target. Registers `memory_bytes` for reading and writing by the peer.
-  static absl::StatusOr<std::unique_ptr<FabricPeer>> Create(uint32_t node, const std::string& directory,
+  // Registers `memory_bytes` for reading and writing by the peer.
+  static absl::StatusOr<std::unique_ptr<FabricPeer>> Create(NodeId node, const FabricSite& site,
                                                             size_t memory_bytes);
   ~FabricPeer() override;
 
-  // The target: accepts, answers each message with its own bytes, and serves until its input ends.
+  // The target: prints its endpoint and its memory's place, a line each, accepts, answers each message with
+  // its own bytes, and serves until its input ends.
   absl::Status ServeUntilInputEnds(Waiting waiting);
-  // The initiator: to the target at `target` in the same directory.
-  absl::Status Connect(Waiting waiting);
+  // The source: to the target.
+  absl::Status Connect(const rdma::Endpoint& target, Waiting waiting);
   // Sends `bytes` bytes through the message ring and waits for the answer.
   absl::Status RoundTrip(size_t bytes, Waiting waiting);
 
-  rdma::Connection& connection() { return *mesh_->link(NodeId(2))->connection; }
+  rdma::Connection& connection() { return *mesh_->link(kTargetNode)->connection; }
   rdma::CompletionQueue& queue() { return *queue_; }
   std::span<std::byte> memory() const { return memory_.bytes(); }
   rdma::RemoteAddress address() const { return region_->remote_address(); }
 
  private:
-  explicit FabricPeer(uint32_t node, std::string directory) : node_(node), directory_(std::move(directory)) {}
+  FabricPeer(NodeId node, FabricSite site) : node_(node), site_(std::move(site)) {}
   void OnRecord(rdma::InboundRing& ring, const rdma::RingRecord& record) override;
   void OnRingClosed(rdma::InboundRing&) override {}
   void OnLinkLost(rdma::OutboundLink&) override { lost_ = true; }
@@ -48,7 +50,7 @@ class FabricPeer final : public rdma::RecordHandler {
   absl::Status RunUntil(const std::function<bool()>& done, Waiting waiting);
 
   const NodeId node_;
-  const std::string directory_;
+  const FabricSite site_;
   std::unique_ptr<rdma::Fabric> fabric_;
   std::unique_ptr<rdma::CompletionQueue> queue_;
   std::unique_ptr<EventLoop> loop_;
