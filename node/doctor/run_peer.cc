@@ -26,8 +26,8 @@ namespace furrow::node {
 namespace {
 
 constexpr char kPort[] = "4519";
-// 0.27 s, and seven times that: a test may take longer than a node, and a busy host is not what it looks for.
-constexpr uint8_t kAckTimeout = 16;
+// 1.07 s, and seven times that: a test may take longer than a node, and a busy host is not what it looks for.
+constexpr uint8_t kAckTimeout = 18;
 
 bool IsPath(const std::string& endpoint) { return !endpoint.empty() && endpoint[0] == '/'; }
 
