@@ -154,6 +154,7 @@ std::string Report::Table() const {
                         seconds(), CountOf(nodes, "node"), CountOf(replicas, "replica"),
                         CountOf(workers, "worker"), CountOf(terminals, "terminal"), durability, fabric,
                         huge_pages ? "on" : "off");
+  if (!remark.empty()) absl::StrAppend(&out, remark, "\n");
   absl::StrAppendFormat(
       &out, "CPU of the benchmark's processes per transaction: %.1f us\n",
       committed == 0 ? 0.0 : Micros(static_cast<Nanos>(measured.cpu_ns)) / static_cast<double>(committed));

@@ -67,6 +67,7 @@ struct Report {
   std::string headline_type;
   std::string headline_name;
   std::vector<std::pair<std::string, uint64_t>> extra;  // the workload's own settings
+  std::string remark;  // what whoever reads the table must know of them; empty: nothing
   Measurement measured;
   std::vector<CheckResult> checks;
 

@@ -12,8 +12,8 @@
 //    8  W_YTD = sum(H_AMOUNT)
 //    9  D_YTD = sum(H_AMOUNT)
 //   10  C_BALANCE = sum(OL_AMOUNT, delivered) - sum(H_AMOUNT)
-//   11  orders - new orders = 2,100 per district: right after the load only
-//   12  C_BALANCE + C_YTD_PAYMENT = sum(OL_AMOUNT, delivered)
+//   11  orders - new orders = 2,100 per district (70 % of a smaller scale's orders): right after the load
+//   only 12  C_BALANCE + C_YTD_PAYMENT = sum(OL_AMOUNT, delivered)
 #ifndef FURROW_BENCH_TPCC_AUDIT_H_
 #define FURROW_BENCH_TPCC_AUDIT_H_
 

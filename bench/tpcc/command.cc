@@ -41,8 +41,8 @@ struct TpccFlags {
         "furrow-bench tpcc --symmetric | --cluster DIR-or-ADDRESS [flags]\n"
         "Runs the transactions of TPC-C without think time, and without the claim to be TPC-C.");
     set.AddNumber("warehouses", &warehouses, 1, kMaxWarehouses, "warehouses in all");
-    set.AddNumber("scale", &scale, 1, 100, "per cent of the customers, orders and items of each warehouse");
-    set.Hide("scale");
+    set.AddNumber("scale", &scale, 1, 100,
+                  "per cent of the specification's customers, orders and items of a warehouse");
     common.AddTo(&set);
     return set;
   }
@@ -189,7 +189,11 @@ int RunParent(TpccFlags& flags, std::span<const std::string_view> arguments) {
   report.rate = common.rate;
   report.headline_type = "new_order";
   report.headline_name = "new_orders_per_second";
-  report.extra = {{"warehouses", flags.warehouses}, {"seed", common.seed}};
+  report.extra = {{"warehouses", flags.warehouses}, {"scale_percent", flags.scale}, {"seed", common.seed}};
+  if (flags.scale != 100) {
+    report.remark = absl::StrCat("a warehouse has ", flags.scale,
+                                 " % of the customers, orders and items that TPC-C's specification demands");
+  }
   const absl::Status ran = RunBenchmark(common, std::move(mine), console, MonotonicClock(), &report);
   if (!ran.ok()) return Complain(flags, ran, 1);
   if (const absl::Status delivered = Deliver(common, report, console); !delivered.ok())

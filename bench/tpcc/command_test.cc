@@ -55,7 +55,9 @@ TEST_F(CommandTest, SymmetricRunPassesItsChecksAndLeavesNothing) {
   EXPECT_THAT(output_, HasSubstr("consistency: 50 of 50 checks pass"));
   EXPECT_THAT(output_, HasSubstr("new_orders_per_second: "));
   EXPECT_THAT(output_, HasSubstr("3 nodes, 3 replicas, 1 worker per process, 2 terminals per worker"));
+  EXPECT_THAT(output_, HasSubstr("a warehouse has 1 % of the customers, orders and items"));
   const std::string text = ReadFile(json);
+  EXPECT_THAT(text, HasSubstr("\"scale_percent\": 1,"));
   EXPECT_THAT(text, HasSubstr("\"condition_11\": \"pass\""));
   EXPECT_THAT(text, HasSubstr("\"replicas\": \"pass\""));
   EXPECT_THAT(text, HasSubstr("\"mode\": \"symmetric\""));
@@ -103,6 +105,7 @@ TEST_F(CommandTest, WrongFlagsAreOneSentenceThatSaysWhatToDo) {
       {"tpcc --symmetric --nodes 2 --replicas 3", "needs at least as many --nodes", 2},
       {"tpcc --symmetric --durability sync", "use --durability replicated", 2},
       {"tpcc --symmetric --warehouses 0", "--warehouses must be a whole number from 1", 2},
+      {"tpcc --symmetric --scale 101", "--scale must be a whole number from 1 to 100", 2},
       {"tpcc --symmetric --warehouse 1", "unknown flag --warehouse", 2},
       {"tpcc --cluster /nonexistent --seconds 1", "/nonexistent", 1},
   };
@@ -115,7 +118,7 @@ TEST_F(CommandTest, WrongFlagsAreOneSentenceThatSaysWhatToDo) {
 TEST_F(CommandTest, HelpListsTheFlags) {
   EXPECT_EQ(Run("tpcc --help"), 0);
   for (const char* flag : {"--cluster", "--symmetric", "--seconds", "--workers", "--json", "--check",
-                           "--no-load", "--warehouses", "--rate"}) {
+                           "--no-load", "--warehouses", "--scale", "--rate"}) {
     EXPECT_THAT(output_, HasSubstr(flag));
   }
   EXPECT_THAT(output_, Not(HasSubstr("--agent-fd")));

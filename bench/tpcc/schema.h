@@ -39,7 +39,7 @@ inline constexpr uint32_t kMaxPartitions = 4096;  // of a table: warehouses beyo
 inline constexpr uint8_t kNoCarrier = 0;          // O_CARRIER_ID is NULL
 inline constexpr int64_t kNotDelivered = 0;       // OL_DELIVERY_D is NULL
 
-// Sizes of the data set; smaller ones are for tests.
+// Sizes of the data set; those of the specification unless a smaller --scale is asked for.
 struct Scale {
   uint32_t warehouses = 1;
   uint32_t districts = kDistricts;

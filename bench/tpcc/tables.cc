@@ -173,6 +173,12 @@ Task<absl::StatusOr<std::unique_ptr<Tables>>> OpenTables(index::Catalog& catalog
     co_return absl::FailedPreconditionError(absl::StrCat("the cluster holds TPC-C tables of ", partitions,
                                                          " warehouses; run with --warehouses ", partitions));
   }
+  const uint64_t items = t[TableKind::kItem].spec().expected_rows_per_partition;
+  if (items != scale.items) {
+    co_return absl::FailedPreconditionError(absl::StrCat(
+        "the cluster holds TPC-C tables of another --scale: ", items, " items, not ", scale.items,
+        "; run with --scale ", items * 100 / kItems, ", or replace them with --reload"));
+  }
   scale.item_copies = copies;
   tables->scale = scale;
   const cluster::RegionDirectory& directory = worker.node().directory;

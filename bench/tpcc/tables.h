@@ -41,7 +41,7 @@ Task<absl::Status> DropTables(index::Catalog& catalog, txn::Worker& worker, Scal
 // FailedPrecondition, with what to do: rows are missing that a load puts last, so that it has not ended.
 Task<absl::Status> CheckLoaded(const Tables& tables, txn::Worker& worker);
 // Opens all nine. NotFound: not created. FailedPrecondition: the cluster holds another number of warehouses
-// or copies than `scale` says (0: whatever is there).
+// or items than `scale` says. The number of ITEM's copies is that of the tables.
 Task<absl::StatusOr<std::unique_ptr<Tables>>> OpenTables(index::Catalog& catalog, txn::Worker& worker,
                                                          Scale scale);
 

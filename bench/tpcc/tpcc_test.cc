@@ -179,6 +179,16 @@ TEST_F(TpccTest, AnInterruptedLoadIsNeitherUsedNorMixedWithAnother) {
   EXPECT_EQ(Check(true), Names{});
 }
 
+TEST_F(TpccTest, TablesOfAnotherSizeAreRefusedWithTheirOwn) {
+  Load();
+  Scale other = SmallScale();
+  other.items *= 50;  // 5 %, where the tables have what 0.1 % would be
+  TpccWorkload larger(other, kSeed, true, Data::kThere);
+  const absl::Status used = cluster_->Wait(0, larger.Open(cluster_->host(0).catalog(), cluster_->worker(0)));
+  EXPECT_TRUE(absl::IsFailedPrecondition(used)) << used;
+  EXPECT_THAT(std::string(used.message()), ::testing::HasSubstr("another --scale: 100 items, not 5000"));
+}
+
 TEST_F(TpccTest, ACorruptBackupFailsTheCheck) {
   Load();
   Corrupt(TableKind::kStock, /*at_primary=*/false);
