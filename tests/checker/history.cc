@@ -19,6 +19,21 @@ std::string History::KeyName(Key key) const {
   return i < names_.size() ? names_[i] : absl::StrCat("key", key);
 }
 
+void History::Add(const History& other) {
+  const size_t first_op = micro_ops.size();
+  const size_t first_element = elements.size();
+  for (Operation op : other.operations) {
+    op.ops_begin += first_op;
+    operations.push_back(op);
+  }
+  for (MicroOp op : other.micro_ops) {
+    if (op.key < 0) op.key = NamedKey(other.KeyName(op.key));
+    op.list_begin += first_element;
+    micro_ops.push_back(op);
+  }
+  elements.insert(elements.end(), other.elements.begin(), other.elements.end());
+}
+
 void History::Number() {
   std::stable_sort(operations.begin(), operations.end(),
                    [](const Operation& a, const Operation& b) { return a.invoke_ns < b.invoke_ns; });

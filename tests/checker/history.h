@@ -87,6 +87,10 @@ class History {
   // "x" or "17".
   std::string KeyName(Key key) const;
 
+  // Takes over the operations of another log of the same run, whose processes are others and whose times come
+  // from the same clock. Number() has to follow.
+  void Add(const History& other);
+
   // Sorts operations by invocation and numbers the lines of both events by time; of events at the same time,
   // invocations come first, except that each process keeps its own order.
   void Number();
