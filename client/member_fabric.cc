@@ -32,6 +32,27 @@ std::string AllAddresses(const std::vector<RdmaDevice>& devices) {
   });
 }
 
+// Of a cluster on shared memory. FailedPrecondition: its manager is on another host.
+absl::Status CheckThisHost(const std::string& manager) {
+  addrinfo wanted = {};
+  wanted.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  // Whoever could be asked for the cluster's fabric has been found by another name then.
+  if (getaddrinfo(HostOf(manager).c_str(), nullptr, &wanted, &found) != 0) return absl::OkStatus();
+  absl::Cleanup free_found = [found] { freeaddrinfo(found); };
+  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
+    const int fd = socket(at->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) continue;
+    absl::Cleanup close_fd = [fd] { close(fd); };
+    // Only a host's own addresses can be bound.
+    if (bind(fd, at->ai_addr, at->ai_addrlen) == 0 || errno != EADDRNOTAVAIL) return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the cluster's fabric is shm, the shared memory of one host, and its manager's address ", manager,
+      " is not one of this host: found the cluster with MemberOptions::fabric verbs and the "
+      "address of an RDMA device, or run this member on that host"));
+}
+
 // The one that `options` name, before any cluster is known; empty: none but loopback.
 std::string OwnAddress(const MemberOptions& options) {
   if (!options.rdma.address.empty()) return options.rdma.address;
@@ -121,7 +142,10 @@ absl::StatusOr<FabricChoice> JoinFabric(const MemberOptions& options, const std:
                      ": leave MemberOptions::fabric at auto, or join another cluster"));
   }
   FabricChoice choice{cluster_fabric, "", "as the cluster"};
-  if (cluster_fabric == "shm") return choice;
+  if (cluster_fabric == "shm") {
+    FURROW_RETURN_IF_ERROR(CheckThisHost(manager));
+    return choice;
+  }
   choice.address = OwnAddress(options);
   if (choice.address.empty()) {
     FURROW_ASSIGN_OR_RETURN(choice.address, AddressTowards(manager));
@@ -165,6 +189,8 @@ absl::StatusOr<std::unique_ptr<rdma::Fabric>> MakeFabric(const FabricChoice& cho
   verbs.urgent_service_level = static_cast<uint8_t>(options.lease_service_level);
   verbs.retry_count = static_cast<uint8_t>(options.retry_count);
   verbs.ack_timeout = static_cast<uint8_t>(options.ack_timeout);
+  // All connections to a peer end with its session, which must not be the first to give up.
+  verbs.session_ack_timeout = static_cast<uint8_t>(std::min<uint64_t>(options.ack_timeout + 1, 31));
   verbs.max_mtu = static_cast<uint32_t>(options.max_mtu);
   verbs.read_depth = static_cast<uint8_t>(options.read_depth);
   return rdma::MakeVerbsFabric(std::move(verbs));

@@ -31,7 +31,8 @@ struct RdmaDevice {
 absl::StatusOr<FabricChoice> ChooseFabric(const MemberOptions& options,
                                           const std::vector<RdmaDevice>& devices);
 // Of a member that joins a cluster whose manager has the control address `manager`. FailedPrecondition:
-// `options` demand another fabric than the cluster's.
+// `options` demand another fabric than the cluster's, or that is shared memory, and the manager is on another
+// host.
 absl::StatusOr<FabricChoice> JoinFabric(const MemberOptions& options, const std::string& cluster_fabric,
                                         const std::string& manager);
 

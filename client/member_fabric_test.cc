@@ -65,6 +65,13 @@ TEST(JoinFabricTest, AnotherFabricThanTheClustersIsRefused) {
   EXPECT_TRUE(absl::IsFailedPrecondition(JoinFabric(At("10.77.0.3:0"), "pigeons", "h:1").status()));
 }
 
+TEST(JoinFabricTest, SharedMemoryOfAnotherHostIsRefused) {
+  const auto choice = JoinFabric(At("127.0.0.1:0"), "shm", "192.0.2.1:4500");  // of documentation, nobody's
+  EXPECT_TRUE(absl::IsFailedPrecondition(choice.status())) << choice.status();
+  EXPECT_NE(choice.status().message().find("192.0.2.1:4500 is not one of this host"), std::string::npos);
+  EXPECT_TRUE(JoinFabric(At("127.0.0.1:0"), "shm", "localhost:4500").ok());
+}
+
 TEST(HostOfTest, TakesThePortAway) {
   EXPECT_EQ(HostOf("10.77.0.1:4500"), "10.77.0.1");
   EXPECT_EQ(HostOf("[fe80::1]:4500"), "fe80::1");

@@ -31,7 +31,7 @@ struct RdmaOptions {
   // A packet is sent again `retry_count` times (0..6), each after 4.096 us * 2^ack_timeout (1..31), before
   // the peer counts as unreachable.
   uint64_t retry_count = 6;
-  uint64_t ack_timeout = 14;
+  uint64_t ack_timeout = 16;
   uint64_t max_mtu = 4096;   // bytes: 256, 512, 1024, 2048 or 4096
   uint64_t read_depth = 16;  // READs of a connection under way; 1 to 128
 };

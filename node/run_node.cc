@@ -56,7 +56,7 @@ void AddRdmaFlags(Flags& flags, client::RdmaOptions& o) {
   flags.Number("rdma-retry-count", "N", &o.retry_count,
                "verbs: how often a packet is sent again, 0 to 6 (default 6)");
   flags.Number("rdma-ack-timeout", "N", &o.ack_timeout,
-               "verbs: it waits 4.096 us * 2^N each time (default 14: 67 ms)");
+               "verbs: it waits 4.096 us * 2^N each time (default 16: 0.27 s)");
   flags.Number("rdma-max-mtu", "BYTES", &o.max_mtu, "verbs: largest packet (default 4096)");
   flags.Number("rdma-read-depth", "N", &o.read_depth, "verbs: READs of a connection under way (default 16)");
 }

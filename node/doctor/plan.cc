@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "client/member_fabric.h"
 
 namespace furrow::node {
 namespace {
@@ -19,10 +19,6 @@ constexpr uint64_t kMaxWorkers = 256;
 // rdma/fabric.h: requests of one connection under way, and receives.
 constexpr uint64_t kRequests = 1024 + 64;
 constexpr uint64_t kReadDepth = 16;
-
-bool IsLoopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || absl::StartsWith(host, "127.");
-}
 
 // An InfiniBand port's GIDs are no addresses of IP: its network interface is not in these facts, so any
 // address that is not loopback may be its.
@@ -50,14 +46,10 @@ std::string GidOf(const std::string& host) {
 
 uint64_t Plan::NodesHere() const {
   if (nodes_here > 0) return std::min(nodes_here, nodes);
-  return IsLoopback(Host()) ? nodes : 1;
+  return client::IsLoopback(Host()) ? nodes : 1;
 }
 
-std::string Plan::Host() const {
-  std::string host = listen.substr(0, listen.rfind(':'));
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-  return host;
-}
+std::string Plan::Host() const { return client::HostOf(listen); }
 
 absl::Status Validate(const Plan& plan) {
   const auto wrong = [](const std::string& what) { return absl::InvalidArgumentError(what); };
@@ -106,11 +98,15 @@ FabricChoice ChooseFabric(const HostFacts& facts, const Plan& plan) {
   if (plan.fabric == "verbs") return {true, "--fabric verbs"};
   if (plan.fabric == "shm") return {false, "--fabric shm"};
   if (!plan.OneHost()) return {true, "the nodes are on several hosts"};
-  if (!IsLoopback(plan.Host())) {
-    for (const DeviceFacts& device : facts.devices) {
-      if (MayHave(device, GidOf(plan.Host()))) return {true, device.name + " has the address of --listen"};
-    }
+  // What a member would be told of this host's devices.
+  client::MemberOptions options;
+  options.listen = plan.listen;
+  std::vector<client::RdmaDevice> devices;
+  for (const DeviceFacts& device : facts.devices) {
+    if (MayHave(device, GidOf(plan.Host()))) devices.push_back({device.name, true, {plan.Host()}});
   }
+  const absl::StatusOr<client::FabricChoice> choice = client::ChooseFabric(options, devices);
+  if (choice.ok() && choice->name == "verbs") return {true, choice->why};
   return {false, "all nodes are on this host"};
 }
 
