@@ -170,7 +170,6 @@ CompletionStatus MeaningOf(int wc_status) {
     case IBV_WC_SUCCESS:
       return CompletionStatus::kOk;
     case IBV_WC_LOC_LEN_ERR:
-    case IBV_WC_LOC_QP_OP_ERR:
     case IBV_WC_LOC_PROT_ERR:
     case IBV_WC_LOC_ACCESS_ERR:
     case IBV_WC_MW_BIND_ERR:
@@ -181,7 +180,8 @@ CompletionStatus MeaningOf(int wc_status) {
     case IBV_WC_RNR_RETRY_EXC_ERR:
       return CompletionStatus::kReceiverNotReady;
     default:
-      // Flushed with no failure before it: the pair was taken down because the peer left.
+      // LOC_QP_OP_ERR, too: so Soft-RoCE says that its own network interface is down. Flushed with no failure
+      // before it: the pair was taken down because the peer left.
       return CompletionStatus::kPeerGone;
   }
 }
@@ -193,7 +193,9 @@ std::string_view WordsFor(int wc_status) {
     case IBV_WC_LOC_LEN_ERR:
       return "the message is longer than the device or the receive allows";
     case IBV_WC_LOC_QP_OP_ERR:
-      return "the device found the request or the queue pair inconsistent";
+      return "the device could not send it: its network interface is down, or there is no way to the peer "
+             "any "
+             "more, or request and queue pair do not fit each other";
     case IBV_WC_LOC_PROT_ERR:
       return "local memory is not registered";
     case IBV_WC_WR_FLUSH_ERR:

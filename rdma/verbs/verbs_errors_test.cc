@@ -64,6 +64,10 @@ TEST(VerbsErrorsTest, EveryStatusOfTheDeviceHasWords) {
   }
   EXPECT_EQ(MeaningOf(IBV_WC_RETRY_EXC_ERR), CompletionStatus::kPeerGone);
   EXPECT_EQ(MeaningOf(IBV_WC_REM_ACCESS_ERR), CompletionStatus::kRemoteAccess);
+  EXPECT_EQ(MeaningOf(IBV_WC_LOC_PROT_ERR), CompletionStatus::kLocalProtection);
+  // No word of memory: its interface may be down.
+  EXPECT_EQ(MeaningOf(IBV_WC_LOC_QP_OP_ERR), CompletionStatus::kPeerGone);
+  EXPECT_THAT(std::string(WordsFor(IBV_WC_LOC_QP_OP_ERR)), HasSubstr("its network interface is down"));
 }
 
 TEST(VerbsErrorsTest, SettingsOutOfRangeAreRefusedByName) {

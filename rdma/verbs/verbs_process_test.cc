@@ -235,6 +235,20 @@ TEST_F(VerbsProcessTest, CutLinkEndsRequestsInBoundedTimeAndComesBack) {
   EXPECT_EQ(Do(*again, Opcode::kRead, readable_), CompletionStatus::kOk);
 }
 
+// Soft-RoCE says that it could not send; a card would find no way to the peer. Neither means our memory.
+TEST_F(VerbsProcessTest, InterfaceOfTheOwnDeviceThatIsDownMakesThePeerUnreachable) {
+  if (getenv("FURROW_VERBS_OWN_LINK") == nullptr) GTEST_SKIP() << "nothing to cut: FURROW_VERBS_OWN_LINK";
+  const std::string link = getenv("FURROW_VERBS_OWN_LINK");
+  auto connection = Connect();
+  ASSERT_NE(connection, nullptr);
+  ASSERT_EQ(Do(*connection, Opcode::kRead, readable_), CompletionStatus::kOk);
+  Network("down " + link);
+  const CompletionStatus status = Do(*connection, Opcode::kRead, readable_);
+  Network("up " + link);
+  EXPECT_EQ(status, CompletionStatus::kPeerGone) << ToString(status);
+  EXPECT_TRUE(connection->failed());
+}
+
 // Shorter than the retries take: nothing fails.
 TEST_F(VerbsProcessTest, ShortInterruptionIsRetried) {
   if (getenv("FURROW_VERBS_LINK") == nullptr) GTEST_SKIP() << "there is no link to cut: FURROW_VERBS_LINK";

@@ -23,5 +23,6 @@ test_with_loss() {
 test_with_delay() { disturbed 'delay 5ms' '*FabricContract*:VerbsTest.*Wake*:VerbsTest.*Quiet*:VerbsTest.Owed*'; }
 
 test_link_that_is_cut() {
-  FURROW_VERBS_LINK=v1 "$FURROW_BIN/rdma_verbs_test" --gtest_brief=1 --gtest_filter='VerbsProcessTest.*'
+  FURROW_VERBS_LINK=v1 FURROW_VERBS_OWN_LINK=v0 \
+    "$FURROW_BIN/rdma_verbs_test" --gtest_brief=1 --gtest_filter='VerbsProcessTest.*'
 }
