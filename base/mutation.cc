@@ -32,6 +32,13 @@ constexpr Name kNames[] = {
     {"ignore-lease-timestamp", Mutation::kIgnoreLeaseTimestamp},
     {"truncate-before-apply", Mutation::kTruncateBeforeApply},
     {"skip-ring-checksum", Mutation::kSkipRingChecksum},
+    {"skip-drain", Mutation::kSkipDrain},
+    {"skip-rejection", Mutation::kSkipRejection},
+    {"keep-acknowledgements", Mutation::kKeepAcknowledgements},
+    {"skip-need-recovery", Mutation::kSkipNeedRecovery},
+    {"skip-lock-recovery", Mutation::kSkipLockRecovery},
+    {"skip-replication", Mutation::kSkipReplication},
+    {"skip-wait-for-votes", Mutation::kSkipWaitForVotes},
 };
 
 }  // namespace

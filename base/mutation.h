@@ -26,6 +26,13 @@ enum class Mutation {
   kIgnoreLeaseTimestamp,     // LOCK of an allocation does not check the leased timestamp
   kTruncateBeforeApply,      // TRUNCATE drops a record that was not applied
   kSkipRingChecksum,         // a ring record is taken without its checksum
+  kSkipDrain,                // recovery begins without a look at what lies in the rings
+  kSkipRejection,            // after the drain late records of what recovers are taken
+  kKeepAcknowledgements,     // acknowledgements count for transactions that recover
+  kSkipNeedRecovery,         // a backup does not tell the primary what it has seen
+  kSkipLockRecovery,         // a new primary takes no locks before its region is active
+  kSkipReplication,          // backups that lack a record do not get it
+  kSkipWaitForVotes,         // a decision is made before every region has voted
 };
 
 // "skip-lock" etc.; kNone for an unknown name.

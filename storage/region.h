@@ -76,6 +76,11 @@ class Region {
   const MemoryFile& file() const { return file_; }
   std::byte* base() const { return file_.data(); }
 
+  // True while this node is the region's primary and the region is active: it locks and reads objects here.
+  // Any thread.
+  bool serving() const { return serving_.load(std::memory_order_acquire); }
+  void set_serving(bool serving) { serving_.store(serving, std::memory_order_release); }
+
   // The slot at `offset`, whose size is the block's; null if the offset is not a slot's start (bad input from
   // a peer). One acquire load and one multiplication.
   std::byte* SlotAt(uint32_t offset) const {
@@ -140,6 +145,7 @@ class Region {
 
   MemoryFile file_;
   const RegionId id_;
+  std::atomic<bool> serving_{false};
   const std::unique_ptr<std::atomic<uint64_t>[]> shapes_;
   const std::unique_ptr<Activity[]> activity_;
 };

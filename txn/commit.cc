@@ -167,7 +167,7 @@ Task<absl::Status> CommitRun::Lock() {
 Task<void> CommitRun::AbortLocked() {
   for (Party& party : parties_) {
     if (!party.lock_sent) continue;
-    while (!party.state->link->gone) {
+    while (!party.state->link->gone && !op_->recovering) {
       absl::Status sent = AppendSmall(party, LogType::kAbort, Timestamp(), nullptr);
       if (sent.ok()) break;
       co_await worker_.loop().Yield();  // the request queue is full; the log room is reserved
@@ -210,13 +210,14 @@ Task<bool> CommitRun::CommitBackups(Timestamp w) {
           AppendBody(party, LogType::kCommitBackup, party.backup_of, w, backups_.id(),
                      half_full ? rdma::WorkRequest::Notify::kWake : rdma::WorkRequest::Notify::kQuiet);
       if (sent.ok()) break;
-      if (link.gone) {
+      if (link.gone || op_->recovering) {
         backups_.Forget();
         op_->lost = true;
         break;
       }
       co_await worker_.loop().Yield();
     }
+    if (op_->recovering) break;
     if (party.self()) {
       worker_.mesh().DeliverSelf();
     } else if (link.connection->completes_at_once()) {
@@ -224,19 +225,20 @@ Task<bool> CommitRun::CommitBackups(Timestamp w) {
     }
   }
   if (Mutated(Mutation::kSkipBackupWait)) co_return true;
-  co_return co_await backups_.Wait() == rdma::CompletionStatus::kOk && !op_->lost;
+  const bool acknowledged = co_await backups_.Wait() == rdma::CompletionStatus::kOk;
+  co_return acknowledged && (!op_->lost || Mutated(Mutation::kKeepAcknowledgements));
 }
 
 Task<bool> CommitRun::CommitPrimaries(Timestamp w) {
   // Our own primary first: its acknowledgement costs nothing, and one suffices for the report.
   for (bool self : {true, false}) {
     for (Party& party : parties_) {
-      if (party.primary_of == 0 || party.self() != self) continue;
+      if (party.primary_of == 0 || party.self() != self || Stops()) continue;
       ++op_->primaries_pending;
       while (true) {
         absl::Status sent = AppendSmall(party, LogType::kCommitPrimary, w, op_);
         if (sent.ok()) break;
-        if (party.state->link->gone) {
+        if (party.state->link->gone || Stops()) {
           rdma::Operation::Complete(op_->id(), rdma::CompletionStatus::kPeerGone);
           break;
         }
@@ -277,6 +279,21 @@ CommitResult CommitRun::UnknownOutcome(std::string_view why) {
                                        ". It may have committed: read before you try again"))};
 }
 
+Task<CommitResult> CommitRun::AwaitRecovery(std::string_view why) {
+  DropReservations();
+  op_->lost = true;
+  if (node_.recovery != nullptr) co_await coordinator_.WaitForDecision(*op_, tx_.deadline_);
+  switch (op_->decision) {
+    case CommitOp::Decision::kCommitted:
+      co_return Committed(op_->decided_w);
+    case CommitOp::Decision::kAborted:
+      co_return Aborted({.reason = AbortReason::kReconfigured});
+    case CommitOp::Decision::kOpen:
+      break;
+  }
+  co_return UnknownOutcome(why);
+}
+
 CommitResult CommitRun::Committed(Timestamp w) {
   if (!node_.lease.valid()) {
     // Committed, but who has no lease may not say so: it may be evicted already.
@@ -302,8 +319,14 @@ Task<CommitResult> CommitRun::Run() {
     ++worker_.mutable_stats().aborted[static_cast<size_t>(AbortReason::kResource)];
     co_return CommitResult{.outcome = Outcome::kAborted, .status = reserved};
   }
+  if (node_.current_view() != view_ && Moved()) {
+    GiveBackReservations();
+    co_return Aborted({.reason = AbortReason::kReconfigured});
+  }
   op_ = &coordinator_.NewOp();
-  id_ = TxId{node_.current_view()->id(), node_.options.id, worker_.id(), op_->local};
+  op_->config = node_.current_view()->id();
+  for (uint32_t region : regions_) op_->regions.push_back(RegionId(region));
+  id_ = TxId{op_->config, node_.options.id, worker_.id(), op_->local};
   for (Party& party : parties_) op_->links.push_back(party.state);
 
   absl::Status sent = co_await Lock();
@@ -311,24 +334,26 @@ Task<CommitResult> CommitRun::Run() {
     co_await AbortLocked();
     Conflict conflict = op_->conflict;
     if (op_->timed_out) conflict = {.reason = AbortReason::kDeadline};
-    if (op_->lost) conflict = {.reason = AbortReason::kMemberLost};
+    if (op_->lost) conflict = WhyLost();
     if (!sent.ok()) conflict = {.reason = AbortReason::kResource};
     co_return Aborted(conflict);
   }
   Timestamp w = co_await WriteTimestamp();
   if (w == Timestamp::Max()) op_->timed_out = true;
-  if (op_->timed_out || !co_await Validate()) {
+  if (op_->timed_out || op_->lost || !co_await Validate() || op_->lost || ReadRegionsMoved()) {
     co_await AbortLocked();
     Conflict conflict = op_->conflict;
     if (op_->timed_out) conflict = {.reason = AbortReason::kDeadline};
-    if (op_->lost) conflict = {.reason = AbortReason::kMemberLost};
+    if (op_->lost) conflict = WhyLost();
     co_return Aborted(conflict);
   }
-  if (!co_await CommitBackups(w)) co_return UnknownOutcome("a backup did not acknowledge COMMIT-BACKUP");
+  if (!co_await CommitBackups(w)) {
+    co_return co_await AwaitRecovery("a backup did not acknowledge COMMIT-BACKUP");
+  }
   bool acknowledged = co_await CommitPrimaries(w);
   co_await backups_.Wait();  // at once, except where the mutation has put it off
+  if (!acknowledged) co_return co_await AwaitRecovery("no primary acknowledged COMMIT-PRIMARY");
   DropReservations();
-  if (!acknowledged) co_return UnknownOutcome("no primary acknowledged COMMIT-PRIMARY");
   co_return Committed(w);
 }
 

@@ -15,7 +15,17 @@ CommitRun::Party& CommitRun::PartyOf(NodeId node) {
   return parties_.back();
 }
 
+bool CommitRun::Moved() const {
+  const ConfigId planned = view_->id();
+  return std::any_of(regions_.begin(), regions_.end(), [&](uint32_t region) {
+    return node_.directory.Find(RegionId(region))->last_replica_change > planned;
+  });
+}
+
 absl::Status CommitRun::Plan() {
+  // The view before the mappings, as they are changed in the other order.
+  view_ = node_.current_view();
+  const cluster::ClusterView* view = view_;
   AccessSet& accesses = tx_.accesses_;
   for (uint32_t i = 0; i < accesses.size(); ++i) {
     Access& access = accesses.at(i);
@@ -23,6 +33,11 @@ absl::Status CommitRun::Plan() {
     const cluster::RegionMapping* mapping = node_.directory.Find(access.address.region());
     if (mapping == nullptr)
       return absl::UnavailableError("a region that the transaction writes is not mapped");
+    // What has moved is written again when every member knows it, and its new primary is active.
+    if (mapping->config > view->id() || mapping->last_replica_change > node_.committed_config() ||
+        !mapping->active) {
+      return ToStatus({.reason = AbortReason::kReconfigured, .address = access.address});
+    }
     uint32_t region = access.address.region().value();
     if (std::find(regions_.begin(), regions_.end(), region) == regions_.end()) regions_.push_back(region);
     Group* group = nullptr;
@@ -52,6 +67,7 @@ absl::Status CommitRun::Plan() {
   for (Party& party : parties_) {
     party.state = coordinator_.LinkTo(party.node);
     if (party.state == nullptr || party.state->link->gone) {
+      if (node_.recovery != nullptr) return ToStatus({.reason = AbortReason::kReconfigured});
       return absl::UnavailableError(absl::StrCat("member ", party.node.value(), " is gone"));
     }
     if (party.primary_of != 0 && !party.self()) tx_.distributed_ = true;

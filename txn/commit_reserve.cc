@@ -68,6 +68,7 @@ Task<absl::Status> CommitRun::Reserve() {
   for (int tries = 0; !TryReserve() || !StageBodies(); ++tries) {
     for (const Party& party : parties_) {
       if (party.state->link->gone) {
+        if (node_.recovery != nullptr) co_return ToStatus(WhyLost());
         co_return absl::UnavailableError(absl::StrCat("member ", party.node.value(), " is gone"));
       }
     }
@@ -95,6 +96,11 @@ bool CommitRun::StageBodies() {
     ok = ok && (party.backup_of == 0 || Build(party.backup_of).ok());
   }
   if (ok) return true;
+  GiveBackReservations();
+  return false;
+}
+
+void CommitRun::GiveBackReservations() {
   for (Body& body : bodies_) worker_.mesh().ReleaseStaged(body.bytes);
   bodies_.clear();
   for (Party& party : parties_) {
@@ -103,7 +109,6 @@ bool CommitRun::StageBodies() {
     if (party.reply_reserved) party.state->link->reply_room += kLockReplyRoom;
     party.reply_reserved = false;
   }
-  return false;
 }
 
 void CommitRun::DropReservations() {

@@ -15,6 +15,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/status/statusor.h"
+#include "base/mutation.h"
 #include "rdma/operation.h"
 #include "txn/coordinator.h"
 #include "txn/records.h"
@@ -61,6 +62,8 @@ class CommitRun {
   };
 
   absl::Status Plan();
+  // A region that is written has other replicas than when it was planned.
+  bool Moved() const;
   Party& PartyOf(NodeId node);
   size_t RecordBodyBytes(uint64_t groups) const;
   uint64_t LogRoom(const Party& party) const;
@@ -90,16 +93,25 @@ class CommitRun {
   Task<bool> CompareAnswers(RemoteReads& reads);
   Task<bool> CommitBackups(Timestamp w);
   Task<bool> CommitPrimaries(Timestamp w);
+  // The outcome is open: recovery decides it, where there is recovery.
+  Task<CommitResult> AwaitRecovery(std::string_view why);
+  // A region that was read and is not written has another primary than when the commit began.
+  bool ReadRegionsMoved();
   Task<void> AbortLocked();
   CommitResult Aborted(Conflict conflict);
   CommitResult UnknownOutcome(std::string_view why);
   CommitResult Committed(Timestamp w);
+  void GiveBackReservations();
   void DropReservations();
+  // Nothing is posted for it any more.
+  bool Stops() const { return op_->recovering && !Mutated(Mutation::kKeepAcknowledgements); }
+  Conflict WhyLost() const { return {.reason = coordinator_.LossReason()}; }
 
   Coordinator& coordinator_;
   Worker& worker_;
   Node& node_;
   Transaction& tx_;
+  const cluster::ClusterView* view_ = nullptr;  // in which it was planned
   CommitOp* op_ = nullptr;
   TxId id_;
   absl::InlinedVector<Group, 2> groups_;

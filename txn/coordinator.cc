@@ -122,6 +122,7 @@ void Coordinator::OnLockReply(NodeId from, uint64_t local, AnswerCode code, cons
   }
   op->owing.erase(owes);
   --op->replies_pending;
+  if (op->recovering) return;
   if (code != AnswerCode::kOk && !op->refused) {
     op->refused = true;
     op->conflict = {.reason = reply.allocation != 0 ? AbortReason::kAllocation : AbortReason::kLockConflict,
@@ -147,7 +148,8 @@ void Coordinator::PrimaryAcknowledged(rdma::Operation* self, rdma::CompletionSta
   auto* op = static_cast<CommitOp*>(self);
   FURROW_CHECK(op->primaries_pending > 0);
   --op->primaries_pending;
-  if (status == rdma::CompletionStatus::kOk) {
+  const bool counts = !op->recovering || Mutated(Mutation::kKeepAcknowledgements);
+  if (status == rdma::CompletionStatus::kOk && counts) {
     op->primary_acknowledged = true;
   } else {
     op->lost = true;

@@ -62,7 +62,14 @@ struct CommitOp : rdma::Operation {
   bool refused = false;  // some primary refused the LOCK
   bool lost = false;     // a participant is gone
   bool timed_out = false;
-  bool complete = false;  // everything acknowledged (or aborted): truncatable
+  bool complete = false;                     // everything acknowledged (or aborted): truncatable
+  ConfigId config;                           // of its id
+  absl::InlinedVector<RegionId, 4> regions;  // that it writes
+  // It recovers: no acknowledgement and no answer counts any more, nothing is posted for it; its end is
+  // recovery's (recovery/decision.h). Then also `lost`.
+  bool recovering = false;
+  enum class Decision : uint8_t { kOpen, kCommitted, kAborted } decision = Decision::kOpen;
+  Timestamp decided_w;
   Conflict conflict;
   std::coroutine_handle<> waiter;
   absl::InlinedVector<Pinned<LinkState>, 4> links;  // participants, for truncation
@@ -140,7 +147,8 @@ class Coordinator {
   // Both: sends a request and waits for the answer's bytes (header and body).
   Task<absl::StatusOr<std::vector<std::byte>>> Call(NodeId node, MessageType type, uint32_t count,
                                                     std::span<const std::byte> body, size_t answer_bytes);
-  absl::Status Send(NodeId node, MessageType type, uint32_t count, std::span<const std::byte> body);
+  absl::Status Send(NodeId node, MessageType type, uint32_t count, std::span<const std::byte> body,
+                    uint64_t request = 0);
   // An answer that came back on a reply ring.
   void OnAnswer(rdma::InboundRing& ring, const rdma::RingRecord& record);
   // Sends an answer to the worker at the other end of `ring`, now or when there is a free request for it.
@@ -148,6 +156,28 @@ class Coordinator {
 
   void OnLockReply(NodeId from, uint64_t local, AnswerCode code, const LockReply& reply);
   void OnLinkLost(rdma::OutboundLink& link);
+
+  // --- recovery ---
+  // A new configuration: marks what recovers in it, and drops what primaries that are gone have leased.
+  void Adopt(const cluster::ClusterView& view);
+  // Calls fn(id, regions that it writes) for each transaction of this thread that recovers, oldest first.
+  template <class Fn>
+  void ForEachRecovering(Fn fn) const {
+    for (const std::unique_ptr<CommitOp>& op : ops_) {
+      if (op != nullptr && op->recovering) fn(IdOf(*op), std::span(op->regions));
+    }
+  }
+  bool HasRecovering() const;
+  // Recovery has decided; the commit reports it, if it still waits.
+  void OnDecided(uint64_t local, bool committed, Timestamp w);
+  // Recovery has ended it everywhere.
+  void OnRecovered(uint64_t local);
+  // Until recovery has decided, or the deadline passes.
+  Task<void> WaitForDecision(CommitOp& op, Nanos deadline);
+  // Why a transaction ends whose primary or backup is gone: it is worth a retry where there is recovery.
+  AbortReason LossReason() const {
+    return node_.recovery == nullptr ? AbortReason::kMemberLost : AbortReason::kReconfigured;
+  }
 
   void GiveLease(const storage::SlotLease& lease);
 
@@ -196,6 +226,7 @@ class Coordinator {
   friend class CommitRun;
   friend struct CommitOp;
   CommitOp& NewOp();
+  TxId IdOf(const CommitOp& op) const;
   CommitOp* FindOp(uint64_t local);
   static void PrimaryAcknowledged(rdma::Operation* self, rdma::CompletionStatus status);
   void FailCalls(NodeId node);

@@ -14,6 +14,18 @@ bool LockTable::TryLock(Address address, std::byte* slot, storage::ObjectWord ex
   return false;
 }
 
+void LockTable::AddHolder(Address address, std::byte* slot, const TxId& tx) {
+  Shard& shard = ShardOf(address);
+  MutexLock lock(&shard.mutex);
+  for (const Lock& held : shard.held) {
+    if (held.address == address && held.holder == tx) return;
+  }
+  shard.held.push_back({address, tx});
+  // Nobody else locks here without this mutex, or installs without being a holder.
+  storage::ObjectWord word = storage::LoadWord(slot);
+  while (!word.locked() && !storage::TryLock(slot, word)) word = storage::LoadWord(slot);
+}
+
 LockTable::Removal LockTable::Remove(Shard& shard, Address address, const TxId& tx) {
   std::vector<Lock>& held = shard.held;
   Removal removal;

@@ -21,6 +21,9 @@ class LockTable {
   // Locks `slot` at `address` for `tx` if word 0 is `expected`. False: `*holder` is a holder, null if the
   // object is not locked but has changed.
   bool TryLock(Address address, std::byte* slot, storage::ObjectWord expected, const TxId& tx, TxId* holder);
+  // Lock recovery (SOSP'15 section 5.3, step 4): `tx` holds the object, besides others that may, and word 0
+  // is locked. Nothing happens if it is a holder already.
+  void AddHolder(Address address, std::byte* slot, const TxId& tx);
   // Removes `tx`; clears the lock bit unless another holder remains. Nothing happens if `tx` is no holder.
   void Unlock(Address address, std::byte* slot, const TxId& tx);
   // Removes `tx` because it is about to install: true if another holder remains, so that the new word 0 stays

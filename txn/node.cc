@@ -66,18 +66,30 @@ void Node::ReleaseReplica(RegionId id) {
   if (!path.empty()) unlink(path.c_str());
 }
 
-void Node::SetView(std::shared_ptr<const cluster::ClusterView> view) {
+void Node::SetView(std::shared_ptr<const cluster::ClusterView> view, bool committed) {
   MutexLock lock(&mutex_);
-  if (!views_.empty()) {
+  if (!views_.empty() && committed) {
     // Members leave in good order, with their transactions ended: the slots that they had leased are free
     // again.
     for (const cluster::Member& member : views_.back()->members()) {
       if (!view->Contains(member.id)) allocator.RevokeLeases(member.id);
     }
   }
+  if (committed) committed_.store(view->id().value(), std::memory_order_release);
   current_.store(view.get(), std::memory_order_release);
   views_.push_back(std::move(view));
 }
+
+void Node::RevokeLeasesOfStrangers() {
+  MutexLock lock(&mutex_);
+  for (const auto& view : views_) {
+    for (const cluster::Member& member : view->members()) {
+      if (!views_.back()->Contains(member.id)) allocator.RevokeLeases(member.id);
+    }
+  }
+}
+
+void Node::SetCommitted(ConfigId config) { committed_.store(config.value(), std::memory_order_release); }
 
 std::shared_ptr<const cluster::ClusterView> Node::view() const {
   MutexLock lock(&mutex_);

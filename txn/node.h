@@ -47,6 +47,8 @@ struct NodeOptions {
 // tests and simulation. Thread-safe.
 using MemoryFactory = std::function<absl::StatusOr<MemoryFile>(const std::string& name, size_t bytes)>;
 
+class NodeRecovery;
+
 class Node {
  public:
   // Everything passed in outlives the node. `old_versions` may be null for a compute member.
@@ -66,7 +68,14 @@ class Node {
   // has learnt of it.
   void ReleaseReplica(RegionId id);
 
-  void SetView(std::shared_ptr<const cluster::ClusterView> view);
+  // `committed` false: NEW-CONFIG was adopted, and SetCommitted() follows with NEW-CONFIG-COMMIT. Leases of
+  // members that have left in good order end; those of others end with their recovery.
+  void SetView(std::shared_ptr<const cluster::ClusterView> view, bool committed = true);
+  void SetCommitted(ConfigId config);
+  // Ends the leases of former members, once their transactions have been recovered.
+  void RevokeLeasesOfStrangers();
+  // The newest configuration that every member has adopted. What has moved in a newer one is not written yet.
+  ConfigId committed_config() const { return ConfigId(committed_.load(std::memory_order_acquire)); }
   std::shared_ptr<const cluster::ClusterView> view() const;
   // The same without a lock, for workers; every view lives as long as the node. Null before the first
   // SetView().
@@ -83,6 +92,8 @@ class Node {
   storage::OldVersionArena* const old_versions;
   storage::MemoryBudget& budget;
   cluster::ControlPlane* control = nullptr;  // set before the workers start
+  // Null: there is no recovery, and what would wait for it ends. Set before the workers start.
+  NodeRecovery* recovery = nullptr;
 
   // Told, on a worker's thread and perhaps more than once, that the connection of a worker to a member of the
   // current view has failed: that one is gone, or only this connection is. Does not block. Set before the
@@ -105,6 +116,7 @@ class Node {
   mutable Mutex mutex_;
   std::vector<std::shared_ptr<const cluster::ClusterView>> views_ ABSL_GUARDED_BY(mutex_);
   std::atomic<const cluster::ClusterView*> current_{nullptr};
+  std::atomic<uint64_t> committed_{0};
   struct Replica {
     RegionId id;
     std::unique_ptr<rdma::MemoryRegion> registration;

@@ -18,6 +18,7 @@ void NodeAllocator::AddRegion(storage::Region& region, RegionId locality) {
   std::unique_ptr<storage::SlabAllocator>& slab = slabs_[region.id()];
   if (slab != nullptr) return;
   slab = std::make_unique<storage::SlabAllocator>(region);
+  region.set_serving(true);
   Group& group = groups_[locality];
   group.slabs.push_back(slab.get());
   group.regions.push_back(region.id());

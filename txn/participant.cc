@@ -29,6 +29,8 @@ Participant::Sender& Participant::SenderOf(rdma::InboundRing& ring) {
 
 void Participant::Malformed(rdma::InboundRing& ring, std::string_view what) {
   ++malformed_;
+  // First of all: what it goes on to write must not be acknowledged to it and then stay unread.
+  if (ring.heads != nullptr) worker_.mesh().Withdraw(ring);
   ring.closed = true;
   FURROW_LOG(ERROR) << "node " << ring.from.node.value() << " worker " << ring.from.worker.value()
                     << " sent a malformed " << what
@@ -51,7 +53,7 @@ void Participant::Take(Sender& sender, std::span<const std::byte> body) {
     return Malformed(ring, "log record");
   }
   Truncate(sender, *view);
-  if (ring.closed) return;
+  if (ring.closed || IsLate(sender, *view)) return;
   const LogHeader& h = view->header();
   const bool begins = h.type == LogType::kLock || h.type == LogType::kCommitBackup;
   if (begins && h.local < sender.low_bound) {
@@ -104,7 +106,8 @@ bool Participant::LockObject(const ObjectEntry& e, size_t payload, const TxId& i
   storage::Region* region = node_.regions.Find(address.region());
   // False: the block is being cut, or there is none; the address is stale. While we count as a writer it
   // stays as it is.
-  if (region == nullptr || !region->AddWriter(address.offset())) return false;
+  // Only the primary locks, and only once its region is active.
+  if (region == nullptr || !region->serving() || !region->AddWriter(address.offset())) return false;
   std::byte* slot = region->SlotAt(address.offset());
   storage::ObjectWord expected = storage::ObjectWord::FromBits(e.expected);
   bool fits = slot != nullptr && payload <= storage::PayloadCapacity(region->SlotBytesAt(address.offset()));
@@ -199,32 +202,41 @@ bool Participant::CanInstall(const LogView& record, Timestamp w) const {
 
 void Participant::InstallAll(const LogView& record, Timestamp w, const TxId& id) {
   record.ForEachObject([&](const ObjectEntry& e, std::span<const std::byte> payload) {
-    Address address = Address::FromBits(e.address);
-    storage::Region* region = node_.regions.Find(address.region());
-    std::byte* slot = region == nullptr ? nullptr : region->SlotAt(address.offset());
-    FURROW_CHECK(slot != nullptr);  // LOCK has checked it, and a block with a locked slot is not recut
-    const uint32_t slot_bytes = region->SlotBytesAt(address.offset());
-    bool frees = (e.flags & kEntryFrees) != 0;
-    storage::OldVersionPointer ovp;
-    // A slot that was never used has no history to keep.
-    if (storage::LoadWord(slot).timestamp() != Timestamp() && old_versions_ != nullptr) {
-      ovp = old_versions_->Save(slot, slot_bytes, w);
-    }
-    bool still_locked = node_.locks.ReleaseForInstall(address, id);
-    storage::ObjectWord word(w, !frees, still_locked);
-    storage::Install(slot, slot_bytes, frees ? std::span<const std::byte>() : payload, word, ovp);
-    region->NoteWrite(address.offset(), w);
-    if (frees) {
-      if (storage::SlabAllocator* slab = node_.allocator.Find(address.region()); slab != nullptr) {
-        slab->OnFreed(address, word);
-      }
-    } else if ((e.flags & kEntryAllocates) != 0) {
-      if (storage::SlabAllocator* slab = node_.allocator.Find(address.region()); slab != nullptr) {
-        slab->OnAllocated(address, w);
-      }
-    }
+    InstallObject(e, payload, w, id);
     return true;
   });
+}
+
+void Participant::InstallObject(const ObjectEntry& e, std::span<const std::byte> payload, Timestamp w,
+                                const TxId& id) {
+  Address address = Address::FromBits(e.address);
+  storage::Region* region = node_.regions.Find(address.region());
+  std::byte* slot = region == nullptr ? nullptr : region->SlotAt(address.offset());
+  if (slot == nullptr) return;  // recovery's: the block was cut anew since, so this is over
+  const uint32_t slot_bytes = region->SlotBytesAt(address.offset());
+  if (storage::LoadWord(slot).timestamp() >= w && !Mutated(Mutation::kSkipLock) &&
+      !Mutated(Mutation::kSkipWriteWait)) {
+    return node_.locks.Unlock(address, slot, id);  // recovery's: installed here already
+  }
+  bool frees = (e.flags & kEntryFrees) != 0;
+  storage::OldVersionPointer ovp;
+  // A slot that was never used has no history to keep.
+  if (storage::LoadWord(slot).timestamp() != Timestamp() && old_versions_ != nullptr) {
+    ovp = old_versions_->Save(slot, slot_bytes, w);
+  }
+  bool still_locked = node_.locks.ReleaseForInstall(address, id);
+  storage::ObjectWord word(w, !frees, still_locked);
+  storage::Install(slot, slot_bytes, frees ? std::span<const std::byte>() : payload, word, ovp);
+  region->NoteWrite(address.offset(), w);
+  const bool allocates = (e.flags & kEntryAllocates) != 0;
+  if (!frees && !allocates) return;
+  storage::SlabAllocator* slab = node_.allocator.Find(address.region());
+  if (slab == nullptr) return;
+  if (frees) {
+    slab->OnFreed(address, word);
+  } else {
+    slab->OnAllocated(address, w);
+  }
 }
 
 void Participant::OnAbort(Sender& sender, const LogView& record) {
@@ -251,7 +263,7 @@ void Participant::Truncate(Sender& sender, const LogView& record) {
 
 void Participant::TruncateOne(Sender& sender, uint64_t local) {
   const Pending* known = sender.pending.Find(local);
-  if (known == nullptr) return;
+  if (known == nullptr || known->recovering) return;
   const Pending& pending = *known;
   if (pending.state == State::kLocked) {
     Malformed(*sender.ring, "truncation (of a transaction that is locked and not decided)");
@@ -284,13 +296,17 @@ void Participant::ApplyBackup(const LogView& record, Timestamp w) {
     return true;
   });
   record.ForEachObject([&](const ObjectEntry& e, std::span<const std::byte> payload) {
-    Address address = Address::FromBits(e.address);
-    storage::Region* region = node_.regions.Find(address.region());
-    if (region == nullptr || !region->AddWriter(address.offset())) return true;
-    ApplyObject(*region, address, e, payload, w);
-    region->RemoveWriter(address.offset());
+    ApplyWrite(e, payload, w);
     return true;
   });
+}
+
+void Participant::ApplyWrite(const ObjectEntry& e, std::span<const std::byte> payload, Timestamp w) {
+  Address address = Address::FromBits(e.address);
+  storage::Region* region = node_.regions.Find(address.region());
+  if (region == nullptr || !region->AddWriter(address.offset())) return;
+  ApplyObject(*region, address, e, payload, w);
+  region->RemoveWriter(address.offset());
 }
 
 void Participant::ApplyObject(storage::Region& region, Address address, const ObjectEntry& e,
@@ -351,13 +367,19 @@ void Participant::ReleaseFront(Sender& sender) {
 void Participant::OnRingClosed(rdma::InboundRing& ring) {
   ring.closed = true;
   // Records that are held wait for recovery, and their sender with them.
-  if (ring.context == nullptr || ring.reader->held() != 0) return;
+  if (ring.context != nullptr) ForgetIfOver(*static_cast<Sender*>(ring.context));
+}
+
+void Participant::ForgetIfOver(Sender& sender) {
+  rdma::InboundRing& ring = *sender.ring;
+  if (!ring.closed || ring.heads != nullptr || ring.reader->held() != 0 || sender.pending.size() != 0) return;
   auto it = std::find_if(senders_.begin(), senders_.end(),
-                         [&ring](const auto& sender) { return sender.get() == ring.context; });
+                         [&sender](const auto& known) { return known.get() == &sender; });
   FURROW_CHECK(it != senders_.end());
-  if (!(*it)->outcomes.empty()) {
+  if (!sender.outcomes.empty()) {
     if (departed_.size() == kMaxDeparted) departed_.pop_front();
-    departed_.push_back({ring.from, worker_.loop().Now() + kOutcomesKeptNs, std::move((*it)->outcomes)});
+    departed_.push_back(
+        {ring.from, worker_.loop().Now() + kOutcomesKeptNs, sender.low_bound, std::move(sender.outcomes)});
   }
   ring.context = nullptr;
   senders_.erase(it);

@@ -7,7 +7,8 @@
 //   at a primary:  LOCK ok -> locked -- COMMIT-PRIMARY --> installed -- truncation --> gone
 //                  LOCK refused -> refused -- ABORT --> gone      locked -- ABORT --> gone (unlocked)
 //   at a backup:   COMMIT-BACKUP -> stored -- truncation: applied if W is newer than the copy --> gone
-// One transaction may be both here: primary for some objects, backup for others.
+// One transaction may be both here: primary for some objects, backup for others. What recovers (recovery/)
+// leaves these ways once this worker has drained its rings: late records and truncations of it are dropped.
 #ifndef FURROW_TXN_PARTICIPANT_H_
 #define FURROW_TXN_PARTICIPANT_H_
 
@@ -40,6 +41,31 @@ class Participant {
   // a timer of the worker.
   void Collect();
 
+  // --- for recovery; owner thread ---
+
+  // A pending transaction that recovers. The records lie in its sender's ring until FinishRecovered().
+  struct Recovering {
+    TxId id{};
+    std::span<const std::byte> lock{};           // empty: none is here
+    std::span<const std::byte> commit_backup{};  // empty: none is here
+    bool locked = false;                         // holds its locks here
+    bool installed = false;
+    Timestamp timestamp{};  // W, where a record has brought it
+  };
+  // The rings have been drained under the current view, in which `drained` is the configuration: which
+  // pending transactions recover. From now on their records are late, and dropped.
+  std::vector<Recovering> FindRecovering(ConfigId drained);
+  // The transaction has been decided and truncated everywhere by recovery: its records go.
+  void FinishRecovered(const TxId& id, bool committed);
+  // The coordinator thread has said that it is over, or its outcome bit says that it was committed here.
+  bool HasTruncated(const TxId& id);
+  // The effects of a decision on one object, at a primary: `w` is only installed if it is newer than what is
+  // there. The transaction holds the object no more.
+  void InstallObject(const ObjectEntry& entry, std::span<const std::byte> payload, Timestamp w,
+                     const TxId& id);
+  // At a backup, likewise.
+  void ApplyWrite(const ObjectEntry& entry, std::span<const std::byte> payload, Timestamp w);
+
   // Records held for truncation, all senders.
   size_t held_records() const { return held_; }
   uint64_t malformed() const { return malformed_; }
@@ -50,6 +76,7 @@ class Participant {
   enum class State : uint8_t { kNone, kLocked, kRefused, kInstalled };
   struct Pending {
     State state = State::kNone;
+    bool recovering = false;                   // its end is recovery's
     Timestamp timestamp;                       // W, once a record has brought it
     std::span<const std::byte> lock;           // LOCK record in the ring
     std::span<const std::byte> commit_backup;  // COMMIT-BACKUP record in the ring
@@ -70,6 +97,12 @@ class Participant {
   };
 
   Sender& SenderOf(rdma::InboundRing& ring);
+  // A record of what recovers, or of what is not known here any more since it did, after the drain.
+  bool IsLate(Sender& sender, const LogView& record);
+  bool RecoversNow(const Sender& sender, const LogView& record) const;
+  // Forgets a sender whose ring is over and of which nothing is held.
+  void ForgetIfOver(Sender& sender);
+  Sender* SenderOf(const TxId& id);
   // What the newest record of the sender says.
   void Take(Sender& sender, std::span<const std::byte> body);
   void OnLock(Sender& sender, const LogView& record, std::span<const std::byte> body);
@@ -116,11 +149,13 @@ class Participant {
   struct Departed {
     rdma::WorkerIdentity thread;
     Nanos until;
+    uint64_t low_bound;
     OutcomeBits outcomes;
   };
   std::deque<Departed> departed_;
   size_t held_ = 0;
   uint64_t malformed_ = 0;
+  ConfigId drained_;  // the newest configuration in which this worker has drained its rings
 };
 
 }  // namespace furrow::txn

@@ -7,6 +7,7 @@
 #include "storage/region.h"
 #include "txn/coordinator.h"
 #include "txn/participant.h"
+#include "txn/recovery/worker_recovery.h"
 
 namespace furrow::txn {
 namespace {
@@ -49,6 +50,9 @@ void Participant::OnRequest(rdma::InboundRing& ring, const rdma::RingRecord& rec
     case MessageType::kCutBlock:
       OnCutBlock(ring, header, body);
       break;
+    case MessageType::kRecovery:
+      worker_.recovery().post().OnPart(ring, header, body);
+      break;
     default:
       Malformed(ring, "message");
   }
@@ -74,7 +78,7 @@ void Participant::OnValidate(rdma::InboundRing& ring, const MessageHeader& heade
     Address address = Address::FromBits(entry.address);
     storage::Region* region = node_.regions.Find(address.region());
     std::byte* slot = region == nullptr ? nullptr : region->SlotAt(address.offset());
-    if (slot == nullptr || storage::LoadWord(slot).bits() != entry.expected) {
+    if (slot == nullptr || !region->serving() || storage::LoadWord(slot).bits() != entry.expected) {
       return AnswerWith(ring, header.request, AnswerCode::kConflict, 1, std::as_bytes(std::span(&entry, 1)));
     }
   }

@@ -20,6 +20,9 @@ using storage::CopyResult;
 using storage::ObjectHeader;
 using storage::ObjectWord;
 
+// Between two looks at a region whose new primary recovers its locks.
+constexpr Nanos kInactivePauseNs = 50 * kMicrosecond;
+
 // What kReadLockedHead makes of a locked object: its bytes as they are, as if nobody was writing.
 CopyResult CopyIgnoringLock(const std::byte* slot, uint32_t slot_bytes, std::span<std::byte> dst,
                             ObjectHeader* header) {
@@ -86,7 +89,7 @@ bool Transaction::TryReadNow(Address address, uint32_t bytes, bool hint, ReadRes
   }
   Node& node = worker_.node();
   const cluster::RegionMapping* mapping = node.directory.Find(address.region());
-  if (mapping == nullptr) return false;
+  if (mapping == nullptr || !mapping->active) return false;
   if (mapping->primary().node != node.options.id) {
     return worker_.coordinator().TryReadRemote(*this, *mapping, address, bytes, hint, result);
   }
@@ -198,6 +201,11 @@ Task<ReadResult> Transaction::ReadSlow(Address address, uint32_t bytes, bool hin
         }
         co_return found.status();
       }
+      continue;
+    }
+    if (!mapping->active) {
+      if (loop.Now() > deadline_) co_return Fail({.reason = AbortReason::kReconfigured, .address = address});
+      co_await loop.SleepFor(kInactivePauseNs);
       continue;
     }
     if (mapping->primary().node != node.options.id) {

@@ -77,11 +77,12 @@ Task<ReadResult> Coordinator::ReadRemote(Transaction& tx, Address address, uint3
   ReadResult result{std::span<const std::byte>()};
   while (true) {
     const cluster::RegionMapping* mapping = node_.directory.Find(address.region());
+    if (!mapping->active) co_return tx.Fail({.reason = AbortReason::kReconfigured, .address = address});
     if (!read.Aim(*mapping, *node_.current_view(), &result)) co_return std::move(result);
     if (loop.Now() > tx.deadline_) co_return tx.Fail({.reason = AbortReason::kDeadline, .address = address});
     const Pinned<LinkState> link = LinkTo(mapping->primary().node);
     if (link == nullptr || link->link->gone || link->link->connection == nullptr) {
-      co_return tx.Fail({.reason = AbortReason::kMemberLost, .address = address});
+      co_return tx.Fail({.reason = LossReason(), .address = address});
     }
     ScratchBuffer buffer(scratch_, RemoteRead::BufferBytes(bytes));
     rdma::OperationGroup group(loop);
@@ -93,9 +94,11 @@ Task<ReadResult> Coordinator::ReadRemote(Transaction& tx, Address address, uint3
       continue;
     }
     if (link->link->connection->completes_at_once()) worker_.mesh().PollCompletions();
-    if (co_await group.Wait() != rdma::CompletionStatus::kOk || !node_.lease.valid()) {
-      if (node_.lease.valid()) OnLinkLost(*link->link);  // a failed connection does not come back
-      co_return tx.Fail({.reason = AbortReason::kMemberLost, .address = address});
+    const bool read_it = co_await group.Wait() == rdma::CompletionStatus::kOk;
+    // Who is gone may have answered; it is no member any more.
+    if (!read_it || link->link->gone || !node_.lease.valid()) {
+      if (!read_it && node_.lease.valid()) OnLinkLost(*link->link);  // a failed connection does not come back
+      co_return tx.Fail({.reason = LossReason(), .address = address});
     }
     ++tx.remote_reads_;
     // Where word 0 was the same before and after the copy, nothing was installed meanwhile.

@@ -98,6 +98,13 @@ class LogView {
     return id;
   }
 
+  // Of the regions that the transaction writes; i < header().region_count.
+  RegionId region_id(uint32_t i) const {
+    uint32_t id;
+    std::memcpy(&id, truncates_ + size_t{8} * header_.truncate_count + 4 * i, 4);
+    return RegionId(id);
+  }
+
   // Calls fn(const ObjectEntry&, std::span<const std::byte> payload) for each object; stops when it returns
   // false.
   template <class Fn>
@@ -132,6 +139,7 @@ enum class MessageType : uint8_t {
   kUnlease = 4,    // count x LeasedSlot; no answer
   kCutBlock = 5,   // CutRequest, primary to backup
   kAnswer = 6,     // answer to kValidate, kLease (count x LeasedSlot), kCutBlock
+  kRecovery = 7,   // a part of a message of recovery (recovery/records.h); no answer
 };
 // The most slots of one lease.
 inline constexpr uint16_t kMaxLeaseBatch = 1024;

@@ -101,8 +101,8 @@ void Coordinator::GiveUp(PendingCall& call) {
   late_[call.request] = {call.node, call.room};
 }
 
-absl::Status Coordinator::Send(NodeId node, MessageType type, uint32_t count,
-                               std::span<const std::byte> body) {
+absl::Status Coordinator::Send(NodeId node, MessageType type, uint32_t count, std::span<const std::byte> body,
+                               uint64_t request) {
   LinkState* state = LinkTo(node);
   if (state == nullptr || state->link->connection == nullptr || state->link->gone) {
     return absl::UnavailableError(absl::StrCat("no connection to member ", node.value()));
@@ -115,7 +115,7 @@ absl::Status Coordinator::Send(NodeId node, MessageType type, uint32_t count,
       worker_.mesh().StageRecord(sizeof(MessageHeader) + body.size());
   absl::Status sent = staged.status();
   if (staged.ok()) {
-    WriteAt(*staged, 0, MessageHeader{type, AnswerCode::kOk, 0, count, 0});
+    WriteAt(*staged, 0, MessageHeader{type, AnswerCode::kOk, 0, count, request});
     if (!body.empty()) std::memcpy(staged->data() + sizeof(MessageHeader), body.data(), body.size());
     sent = AppendAndRelease(ring, *staged, nullptr, rdma::WorkRequest::Notify::kWake);
   }

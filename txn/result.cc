@@ -28,6 +28,8 @@ std::string_view ToString(AbortReason reason) {
       return "deadline";
     case AbortReason::kMemberLost:
       return "member_lost";
+    case AbortReason::kReconfigured:
+      return "reconfigured";
     case AbortReason::kCount:
       break;
   }
@@ -58,6 +60,8 @@ std::string_view Sentence(AbortReason reason) {
       return "the transaction's deadline has passed";
     case AbortReason::kMemberLost:
       return "a member that the transaction needs is gone";
+    case AbortReason::kReconfigured:
+      return "the cluster was reconfigured while the transaction ran";
     default:
       return "the transaction was aborted";
   }

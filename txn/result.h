@@ -23,6 +23,7 @@ enum class AbortReason : uint8_t {
   kResource,          // a limit: record or ring size, region memory
   kDeadline,          // the transaction's deadline passed before its outcome was decided
   kMemberLost,        // a primary or backup is gone
+  kReconfigured,      // the configuration changed under it: recovery has aborted it, or it begins again
   kCount,
 };
 std::string_view ToString(AbortReason reason);

@@ -125,7 +125,14 @@ Task<absl::StatusOr<Transaction::Allocation>> Transaction::AllocSlow(RegionId lo
   while (!TryAllocCached(locality, bytes, &result)) {
     absl::Status filled =
         co_await worker_.coordinator().RefillLeases(locality, storage::ClassForPayload(bytes), deadline_);
-    if (!filled.ok()) co_return filled;
+    if (filled.ok()) continue;
+    // Its primary is gone, or new and not yet ready to give slots out.
+    if (worker_.node().recovery != nullptr &&
+        (absl::IsUnavailable(filled) || absl::IsFailedPrecondition(filled))) {
+      Doom({.reason = AbortReason::kReconfigured});
+      co_return ToStatus(conflict_);
+    }
+    co_return filled;
   }
   co_return std::move(result);
 }

@@ -10,6 +10,7 @@
 namespace furrow::txn {
 
 void Coordinator::Completed(CommitOp& op, bool committed) {
+  if (op.recovering) return;  // OnRecovered() will
   op.complete = true;
   for (const Pinned<LinkState>& state : op.links) {
     if (state->link->gone) continue;
@@ -41,6 +42,9 @@ void Coordinator::Recycle(CommitOp& op) {
   used.replies_pending = used.primaries_pending = 0;
   used.primary_acknowledged = used.refused = used.lost = used.timed_out = used.complete = used.released =
       false;
+  used.recovering = false;
+  used.decision = CommitOp::Decision::kOpen;
+  used.regions.clear();
   used.conflict = Conflict{};
   used.links.clear();
   used.owing.clear();

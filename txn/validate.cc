@@ -49,6 +49,18 @@ bool CommitRun::ValidateLocal(const Access& access) {
   return false;
 }
 
+bool CommitRun::ReadRegionsMoved() {
+  if (node_.current_view()->id() == id_.config) return false;
+  for (uint32_t i = 0; i < tx_.accesses_.size(); ++i) {
+    const Access& access = tx_.accesses_.at(i);
+    if (access.written() || node_.directory.Find(access.address.region())->last_primary_change <= id_.config)
+      continue;
+    op_->conflict = {.reason = AbortReason::kReconfigured, .address = access.address};
+    return true;
+  }
+  return false;
+}
+
 Task<bool> CommitRun::Validate() {
   if (Mutated(Mutation::kSkipValidate)) co_return true;
   absl::InlinedVector<std::unique_ptr<RemoteReads>, 4> remote;
@@ -58,6 +70,10 @@ Task<bool> CommitRun::Validate() {
     if (access.written()) continue;  // LOCK has compared it
     const cluster::RegionMapping* mapping = node_.directory.Find(access.address.region());
     NodeId primary = mapping->primary().node;
+    if (!mapping->active) {
+      op_->conflict = {.reason = AbortReason::kReconfigured, .address = access.address};
+      co_return false;
+    }
     if (primary == node_.options.id) {
       if (!ValidateLocal(access)) co_return false;
       continue;

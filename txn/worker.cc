@@ -6,6 +6,7 @@
 #include "base/status_macros.h"
 #include "txn/coordinator.h"
 #include "txn/participant.h"
+#include "txn/recovery/worker_recovery.h"
 
 namespace furrow::txn {
 namespace {
@@ -18,8 +19,8 @@ constexpr Nanos kShortestAttemptNs = 1 * kMillisecond;
 
 class Dispatcher final : public rdma::RecordHandler {
  public:
-  Dispatcher(Participant& participant, Coordinator& coordinator)
-      : participant_(participant), coordinator_(coordinator) {}
+  Dispatcher(Participant& participant, Coordinator& coordinator, WorkerRecovery& recovery)
+      : participant_(participant), coordinator_(coordinator), recovery_(recovery) {}
 
   void OnRecord(rdma::InboundRing& ring, const rdma::RingRecord& record) override {
     if (ring.closed) return;
@@ -37,12 +38,16 @@ class Dispatcher final : public rdma::RecordHandler {
         return;
     }
   }
-  void OnRingClosed(rdma::InboundRing& ring) override { participant_.OnRingClosed(ring); }
+  void OnRingClosed(rdma::InboundRing& ring) override {
+    recovery_.post().OnRingClosed(ring);
+    participant_.OnRingClosed(ring);
+  }
   void OnLinkLost(rdma::OutboundLink& link) override { coordinator_.OnLinkLost(link); }
 
  private:
   Participant& participant_;
   Coordinator& coordinator_;
+  WorkerRecovery& recovery_;
 };
 
 }  // namespace
@@ -51,7 +56,8 @@ Worker::Worker(Node& node, WorkerId id, EventLoop& loop, rdma::CompletionQueue& 
     : node_(node), id_(id), loop_(loop), random_(seed) {
   participant_ = std::make_unique<Participant>(*this);
   coordinator_ = std::make_unique<Coordinator>(*this);
-  handler_ = std::make_unique<Dispatcher>(*participant_, *coordinator_);
+  recovery_ = std::make_unique<WorkerRecovery>(*this);
+  handler_ = std::make_unique<Dispatcher>(*participant_, *coordinator_, *recovery_);
   rdma::MeshOptions mesh = node.options.mesh;
   if (!mesh.make_memory) mesh.make_memory = node.memory;
   mesh_ = std::make_unique<rdma::RingMesh>(
@@ -62,7 +68,8 @@ Worker::Worker(Node& node, WorkerId id, EventLoop& loop, rdma::CompletionQueue& 
 Worker::~Worker() {
   if (housekeeping_ != 0) loop_.Cancel(housekeeping_);
   loop_.DestroyTasks();  // their frames hold transactions of this worker
-  // Both pin links and rings of the mesh.
+  // They pin links and rings of the mesh.
+  recovery_.reset();
   coordinator_.reset();
   participant_.reset();
 }

@@ -43,6 +43,7 @@ struct WorkerStats {
 
 class Coordinator;
 class Participant;
+class WorkerRecovery;
 
 class Worker {
  public:
@@ -81,6 +82,7 @@ class Worker {
   Coordinator& coordinator() { return *coordinator_; }
   Participant& participant() { return *participant_; }
   rdma::RingMesh& mesh() { return *mesh_; }
+  WorkerRecovery& recovery() { return *recovery_; }
   WorkerStats& mutable_stats() { return stats_; }
   // Something was left to truncate: housekeeping comes soon, also after a long idle time.
   void NoteActivity() {
@@ -101,6 +103,7 @@ class Worker {
   HotObjects conflicts_;
   std::unique_ptr<Participant> participant_;
   std::unique_ptr<Coordinator> coordinator_;
+  std::unique_ptr<WorkerRecovery> recovery_;
   std::unique_ptr<rdma::RecordHandler> handler_;
   std::unique_ptr<rdma::RingMesh> mesh_;
   Nanos housekeeping_interval_ = 0;

@@ -139,6 +139,41 @@ void RingMesh::DeliverSelf() {
   }
 }
 
+void RingMesh::DrainLogs() {
+  PollQueue();
+  bool any = false;
+  for (size_t i = 0; i < inbound_.size(); ++i) {
+    if (inbound_[i]->kind != InboundRing::Kind::kLog) continue;
+    while (Deliver(*inbound_[i], kDeliverBatch, &any)) {
+    }
+  }
+}
+
+void RingMesh::Withdraw(const InboundRing& ring) {
+  for (const std::unique_ptr<Accepted>& accepted : accepted_) {
+    if (&accepted->log.inbound == &ring) accepted->log.memory.Withdraw();
+    if (&accepted->messages.inbound == &ring) accepted->messages.memory.Withdraw();
+  }
+}
+
+void RingMesh::Evict(const std::function<bool(const WorkerIdentity&)>& is_member) {
+  FURROW_CHECK(!in_handler_);
+  {
+    MutexLock lock(&mutex_);
+    std::erase_if(pending_, [&](const auto& prepared) { return !is_member(prepared->log.inbound.from); });
+  }
+  for (size_t i = 0; i < peers_.size(); ++i) {
+    if (!is_member(peers_[i]->replies.inbound.from)) LosePeer(*peers_[i]);
+  }
+  for (size_t i = 0; i < accepted_.size(); ++i) {
+    Accepted& accepted = *accepted_[i];
+    if (is_member(accepted.log.inbound.from)) continue;
+    accepted.log.memory.Withdraw();
+    accepted.messages.memory.Withdraw();
+    LoseAccepted(accepted);
+  }
+}
+
 void RingMesh::ReturnHeads() {
   for (InboundRing* ring : inbound_) {
     if (ring->heads != nullptr && !ring->closed) ring->heads->Return(ring->reader->released(), true);

@@ -141,6 +141,16 @@ class RingMesh final : public QueueEvents, public Poller {
   absl::StatusOr<std::span<std::byte>> StageRecord(size_t bytes);
   void ReleaseStaged(std::span<std::byte> body);
 
+  // --- recovery; never from inside a handler ---
+
+  // Ends everything with peers that are no members: their right to write here goes first, then what they have
+  // written is delivered, and the handler is told that rings and links are over.
+  void Evict(const std::function<bool(const WorkerIdentity&)>& is_member);
+  // Looks at every record that lies in a log ring now.
+  void DrainLogs();
+  // The peer may not write this ring any more; the handler has closed it.
+  void Withdraw(const InboundRing& ring);
+
   // Sends head positions of idle rings back, so that quiet senders get their room; called by a timer of the
   // owner.
   void ReturnHeads();

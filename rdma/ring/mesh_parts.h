@@ -49,7 +49,9 @@ class RingMemory {
     FURROW_ASSIGN_OR_RETURN(registration_, fabric.Register(file_, Access::kWrite));
     return absl::OkStatus();
   }
-  // From here on the peer's writes fail, and what still maps the memory has it for itself.
+  // From here on the peer's writes fail; what it has written stays.
+  void Withdraw() { registration_.reset(); }
+  // The same, and what still maps the memory has it for itself.
   void GiveBack() {
     registration_.reset();
     MemoryFile file = std::move(file_);

@@ -1,7 +1,7 @@
 // Each protocol step that can be turned off: without it a simulated run must fail within some seeds, with it
 // those seeds must pass. Runs happen in child processes, since a broken protocol may also trip a
 // FURROW_CHECK. Steps that random runs seldom need have tests of their own: step_test.cc,
-// storage/object_interleaving_test.cc, rdma/sim/sim_ring_test.cc.
+// recovery_step_test.cc, storage/object_interleaving_test.cc, rdma/sim/sim_ring_test.cc.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -102,6 +102,29 @@ TEST(Mutations, OldVersionsThatAreReusedEarlyAreReadByOthers) {
 
 TEST(Mutations, ATruncationThatDropsUnappliedRecordsLeavesBackupsBehind) {
   ExpectCaught(Mutation::kTruncateBeforeApply, {.workloads = {Workload::kRegister}});
+}
+
+TEST(Mutations, APrimaryThatIsNotToldWhatBackupsHaveSeenForgetsIt) {
+  ExpectCaught(Mutation::kSkipNeedRecovery,
+               {.workloads = {Workload::kListAppend, Workload::kBank}, .options = {.kills = 1}});
+}
+
+TEST(Mutations, ANewPrimaryWithoutTheLocksGivesOutOldValues) {
+  ExpectCaught(
+      Mutation::kSkipLockRecovery,
+      {.workloads = {Workload::kListAppend, Workload::kBank}, .seeds = 100, .options = {.evictions = 1}});
+}
+
+TEST(Mutations, BackupsThatLackRecordsMissWhatRecoveryCommits) {
+  ExpectCaught(
+      Mutation::kSkipReplication,
+      {.workloads = {Workload::kListAppend, Workload::kBank}, .seeds = 200, .options = {.evictions = 1}});
+}
+
+TEST(Mutations, ADecisionBeforeAllVotesAbortsWhatHasCommitted) {
+  ExpectCaught(
+      Mutation::kSkipWaitForVotes,
+      {.workloads = {Workload::kListAppend, Workload::kBank}, .seeds = 200, .options = {.evictions = 1}});
 }
 
 #else

@@ -9,6 +9,9 @@
 #include "base/status_macros.h"
 #include "rdma/ring/mesh_wire.h"
 #include "storage/region.h"
+#include "tests/sim/sim_member.h"
+#include "txn/coordinator.h"
+#include "txn/participant.h"
 
 namespace furrow::sim {
 
@@ -17,13 +20,10 @@ using cluster::RegionMapping;
 namespace {
 
 constexpr uint64_t kClusterHash = 0x5157;
-constexpr ConfigId kConfig{1};
 
 absl::StatusOr<MemoryFile> MakeMemory(const std::string&, size_t bytes) {
   return MemoryFile::Anonymous(bytes);
 }
-
-NodeId IdOf(uint32_t node) { return NodeId(node + 1); }
 
 }  // namespace
 
@@ -57,88 +57,19 @@ SimClusterOptions SimClusterOptions::Draw(uint64_t seed) {
 }
 
 std::string SimClusterOptions::ToString() const {
-  return absl::StrCat("nodes=", nodes, " workers=", workers, " clocks=", exact_clocks ? "exact" : "sampled",
-                      " drift=", world.clocks.max_drift_ppb, "ppb sample_delay=", sample_delay,
-                      "ns piece=", network.piece_bytes, network.at_once ? " at once" : "",
-                      " spread=", network.spread, "ns jitter=", network.jitter, "ns stall=1/",
-                      network.stall_one_in, " up to ", network.stall_ns, "ns");
+  return absl::StrCat("nodes=", nodes, " compute=", compute_nodes, " workers=", workers,
+                      " clocks=", exact_clocks ? "exact" : "sampled", " drift=", world.clocks.max_drift_ppb,
+                      "ppb sample_delay=", sample_delay, "ns piece=", network.piece_bytes,
+                      network.at_once ? " at once" : "", " spread=", network.spread,
+                      "ns jitter=", network.jitter, "ns stall=1/", network.stall_one_in, " up to ",
+                      network.stall_ns, "ns");
 }
-
-class SimCluster::AlwaysValid final : public cluster::Lease {
- public:
-  bool valid() const override { return true; }
-};
-
-// The configuration manager of a cluster that never changes: makes regions after a drawn delay.
-class SimCluster::Control final : public cluster::ControlPlane {
- public:
-  Control(SimCluster& c, uint32_t node) : cluster_(c), node_(node) {}
-  Task<absl::StatusOr<const RegionMapping*>> AllocateRegion(cluster::AllocateRegionRequest request) override {
-    co_await EventLoop::Current()->SleepFor(cluster_.random_.Between(1'000, 300'000));
-    cluster::RegionDirectory& directory = cluster_.node(node_).directory;
-    if (request.near != RegionId()) {
-      std::vector<RegionId> group = directory.Group(request.near);
-      if (!group.empty() && group.back() != request.newest_known) co_return directory.Find(group.back());
-    }
-    uint32_t primary = request.preferred_primary == NodeId() ? node_ : request.preferred_primary.value() - 1;
-    absl::StatusOr<RegionId> id = cluster_.AddRegion(primary, request.near);
-    if (!id.ok()) co_return id.status();
-    co_return directory.Find(*id);
-  }
-  Task<absl::StatusOr<const RegionMapping*>> LookupRegion(RegionId id) override {
-    const RegionMapping* mapping = cluster_.node(node_).directory.Find(id);
-    if (mapping == nullptr) co_return absl::NotFoundError(absl::StrCat("there is no region ", id.value()));
-    co_return mapping;
-  }
-
- private:
-  SimCluster& cluster_;
-  const uint32_t node_;
-};
-
-struct SimCluster::Member {
-  Member(SimCluster& c, uint32_t i)
-      : process(c.world_.StartProcess(IdOf(i))),
-        index(i),
-        fabric(c.network_.MakeFabric(process, {IdOf(i), "sim", "secret"})),
-        clock(process.clock(), {}),
-        safe_point(c.options_.workers),
-        old_memory(*MemoryFile::Anonymous(size_t{c.options_.old_version_blocks} << 20)),
-        old_region(*fabric->Register(old_memory, rdma::Access::kRead)),
-        old_versions(old_memory),
-        budget(uint64_t{1} << 32, 1 << 20),
-        control(c, i) {}
-  ~Member() {
-    // The frames of clients first, then the workers that they use.
-    for (auto& loop : loops) {
-      process.Detach(*loop);
-      loop->DestroyTasks();
-    }
-  }
-
-  rdma::SimProcess& process;
-  const uint32_t index;
-  std::unique_ptr<rdma::Fabric> fabric;
-  cluster::ClusterClock clock;
-  cluster::SafePoint safe_point;
-  cluster::RegionDirectory directory;
-  MemoryFile old_memory;
-  std::unique_ptr<rdma::MemoryRegion> old_region;
-  storage::OldVersionArena old_versions;
-  storage::MemoryBudget budget;
-  Control control;
-  std::unique_ptr<txn::Node> node;
-  std::vector<std::unique_ptr<rdma::CompletionQueue>> queues;
-  std::vector<std::unique_ptr<EventLoop>> loops;
-  std::vector<std::unique_ptr<txn::Worker>> workers;
-};
 
 SimCluster::SimCluster(uint64_t seed, SimClusterOptions options)
     : options_(options),
       world_(seed, options.world),
       network_(world_, options.network),
-      random_(world_.NewRandom()),
-      lease_(std::make_unique<AlwaysValid>()) {
+      random_(world_.NewRandom()) {
   for (uint32_t i = 0; i < options.nodes; ++i) members_.push_back(std::make_unique<Member>(*this, i));
 }
 
@@ -149,17 +80,7 @@ txn::Node& SimCluster::node(uint32_t node) { return *members_[node]->node; }
 rdma::SimProcess& SimCluster::process(uint32_t node) { return members_[node]->process; }
 
 absl::Status SimCluster::Start() {
-  std::vector<cluster::Member> described;
-  for (auto& m : members_) {
-    cluster::Member& member = described.emplace_back();
-    member.id = IdOf(m->index);
-    member.incarnation = Incarnation(1);
-    member.fabric_endpoint = absl::StrCat(m->index + 1);
-    member.workers = options_.workers;
-    member.old_versions = m->old_region->remote_address();
-    member.old_version_bytes = m->old_memory.size();
-  }
-  auto view = std::make_shared<const cluster::ClusterView>(kConfig, IdOf(0), described);
+  const std::shared_ptr<const cluster::ClusterView> view = MakeView();
   for (auto& m : members_) {
     txn::NodeOptions o;
     o.id = IdOf(m->index);
@@ -175,9 +96,10 @@ absl::Status SimCluster::Start() {
     o.mesh.max_message = 4 << 10;
     o.mesh.staging_bytes = 256 << 10;
     o.mesh.make_memory = MakeMemory;
-    m->node = std::make_unique<txn::Node>(o, m->process.clock(), *m->fabric, MakeMemory, m->clock, *lease_,
+    m->node = std::make_unique<txn::Node>(o, m->process.clock(), *m->fabric, MakeMemory, m->clock, m->lease,
                                           m->safe_point, m->directory, &m->old_versions, m->budget);
     m->node->control = &m->control;
+    if (options_.recovery) m->recovery = std::make_unique<txn::NodeRecovery>(*m->node);
     m->node->SetView(view);
     rounds_.Add(IdOf(m->index));
     for (uint16_t w = 0; w < options_.workers; ++w) {
@@ -187,6 +109,7 @@ absl::Status SimCluster::Start() {
       m->process.Attach(*m->loops.back(), m->queues.back()->parker());
       m->workers.push_back(std::make_unique<txn::Worker>(*m->node, WorkerId(w), *m->loops.back(),
                                                          *m->queues.back(), random_.Next()));
+      if (m->recovery != nullptr) m->recovery->AddWorker(*m->workers.back());
       FURROW_RETURN_IF_ERROR(m->workers.back()->Start());
     }
     Member* raw = m.get();
@@ -270,17 +193,23 @@ absl::StatusOr<RegionId> SimCluster::AddRegion(uint32_t primary, RegionId near) 
   mapping.id = RegionId(static_cast<uint32_t>(regions_.size()) + 1);
   mapping.bytes = options_.region_bytes;
   mapping.locality = near == RegionId() ? mapping.id : near;
-  mapping.config = mapping.last_primary_change = mapping.last_replica_change = kConfig;
+  mapping.config = mapping.last_primary_change = mapping.last_replica_change = config_;
+  std::vector<uint32_t> places;
+  for (uint32_t i = 0; i < nodes() && places.size() < options_.replicas; ++i) {
+    const uint32_t at = (primary + i) % nodes();
+    if (IsMember(at) && IsStorage(at)) places.push_back(at);
+  }
   for (const RegionMapping& other : regions_) {  // the group's place
     if (near == RegionId() || other.id != near) continue;
     mapping.locality = other.locality;
-    primary = other.primary().node.value() - 1;
+    places.clear();
+    for (const cluster::Replica& replica : other.replicas) places.push_back(replica.node.value() - 1);
   }
-  for (uint32_t i = 0; i < options_.replicas; ++i) {
-    uint32_t at = (primary + i) % nodes();
-    FURROW_ASSIGN_OR_RETURN(
-        rdma::RemoteAddress memory,
-        members_[at]->node->CreateReplica(mapping.id, mapping.locality, mapping.bytes, kConfig, i == 0));
+  primary = places[0];
+  for (uint32_t at : places) {
+    FURROW_ASSIGN_OR_RETURN(rdma::RemoteAddress memory,
+                            members_[at]->node->CreateReplica(mapping.id, mapping.locality, mapping.bytes,
+                                                              config_, at == primary));
     mapping.replicas.push_back({IdOf(at), memory});
   }
   cluster::ClockInterval now;
@@ -320,8 +249,11 @@ void SimCluster::Disturb(std::function<bool()> stop) {
       break;
     case 2: {
       rdma::SimProcess& process = members_[a.value() - 1]->process;
+      if (process.dead()) break;
       world_.Pause(process);
-      world_.After(length, [this, &process] { world_.Resume(process); });
+      world_.After(length, [this, &process] {
+        if (!process.dead()) world_.Resume(process);
+      });
       break;
     }
     default:
@@ -334,7 +266,9 @@ void SimCluster::Disturb(std::function<bool()> stop) {
 
 absl::Status SimCluster::DrainAndCompare() {
   network_.HealAll();
-  for (auto& m : members_) world_.Resume(m->process);
+  for (auto& m : members_) {
+    if (!m->process.dead()) world_.Resume(m->process);
+  }
   size_t drained = 0;
   size_t wanted = 0;
   absl::Status status;
@@ -344,22 +278,49 @@ absl::Status SimCluster::DrainAndCompare() {
     ++*done;
   };
   for (auto& m : members_) {
+    if (!IsMember(m->index)) continue;
     for (auto& worker : m->workers) {
       ++wanted;
       worker->loop().Spawn(drain(*worker, &status, &drained));
     }
   }
-  FURROW_RETURN_IF_ERROR(world_.RunUntil([&] { return drained == wanted; }, world_.now() + 10 * kSecond));
+  FURROW_RETURN_IF_ERROR(
+      WithWhatIsHeld(world_.RunUntil([&] { return drained == wanted; }, world_.now() + 10 * kSecond)));
   FURROW_RETURN_IF_ERROR(status);
   FURROW_RETURN_IF_ERROR(world_.RunFor(20 * kMillisecond));
   for (auto& m : members_) {
-    if (m->node->locks.size() != 0) {
+    if (IsMember(m->index) && m->node->locks.size() != 0) {
       return absl::InternalError(absl::StrCat("node ", m->index + 1, " still has ", m->node->locks.size(),
                                               " locks after the drain (", world_.Where(), ")"));
     }
   }
   for (const RegionMapping& mapping : regions_) FURROW_RETURN_IF_ERROR(CompareRegion(mapping));
   return absl::OkStatus();
+}
+
+// A drain that comes to no end: which rings are not empty.
+absl::Status SimCluster::WithWhatIsHeld(absl::Status status) const {
+  if (status.ok()) return status;
+  std::string held;
+  for (const auto& m : members_) {
+    if (!IsMember(m->index)) continue;
+    for (const auto& worker : m->workers) {
+      absl::StrAppend(&held, "\n  node ", m->index + 1, " worker ", worker->id().value(), ": holds ",
+                      worker->participant().held_records(), " records, ",
+                      worker->coordinator().HasUntold() ? "has" : "no", " untold");
+      const rdma::RingWriter& self = *worker->mesh().self_link().log;
+      absl::StrAppend(&held, ", ", self.capacity() - self.max_record() - self.free_bytes(),
+                      " bytes to itself",
+                      m->process.state() == rdma::SimProcess::State::kRunning ? "" : ", does not run");
+      for (const auto& state : worker->coordinator().links()) {
+        const rdma::RingWriter& log = *state->link->log;
+        if (state->link->gone || log.empty()) continue;
+        absl::StrAppend(&held, ", ", log.capacity() - log.max_record() - log.free_bytes(), " bytes to node ",
+                        state->link->node.value());
+      }
+    }
+  }
+  return absl::Status(status.code(), absl::StrCat(status.message(), held));
 }
 
 absl::Status SimCluster::CompareRegion(const RegionMapping& mapping) {

@@ -27,8 +27,9 @@ namespace furrow::sim {
 
 struct SimClusterOptions {
   uint32_t nodes = 3;
-  uint16_t workers = 1;   // per node
-  uint32_t replicas = 3;  // of each region
+  uint32_t compute_nodes = 0;  // the last ones: they hold no region
+  uint16_t workers = 1;        // per node
+  uint32_t replicas = 3;       // of each region
   uint32_t region_bytes = 4 << 20;
   uint32_t old_version_blocks = 2;  // per node, of 1 MB each; at least one per worker
   uint32_t log_ring_bytes = 64 << 10;
@@ -36,6 +37,8 @@ struct SimClusterOptions {
   bool exact_clocks = false;                // no offset, no drift, no uncertainty
   Nanos sample_every = 500 * kMicrosecond;  // clock samples and safe-point reports
   Nanos sample_delay = 30 * kMicrosecond;   // each way, up to this
+  bool recovery = false;                    // members can be lost: Kill(), Evict()
+  Nanos lease_ns = 4 * kMillisecond;        // until one that was evicted has no lease any more
   rdma::SimWorldOptions world;
   rdma::SimNetworkOptions network;
   // A configuration drawn from the seed: sizes, clocks, latency, tearing, stalls.
@@ -70,15 +73,40 @@ class SimCluster {
   // that comes to no end. Nothing runs afterwards.
   void Abandon();
 
+  // --- failures (sim_failures.cc); with options.recovery ---
+
+  // The process of a member ends at once; the manager notices it after a drawn time, and reconfigures.
+  void Kill(uint32_t node);
+  // The manager takes a member that lives for lost, now.
+  void Evict(uint32_t node);
+  // The same, with neither a wait for acknowledgements nor one for the lease: all other members get both
+  // messages now.
+  void EvictAtOnce(uint32_t node);
+  // In the newest configuration.
+  bool IsMember(uint32_t node) const;
+  bool IsStorage(uint32_t node) const { return node < nodes() - options_.compute_nodes; }
+  // True when no transaction recovers any more, in the newest configuration, at any member.
+  bool Recovered() const;
+  // How far recovery is, at each member.
+  std::string DescribeRecovery() const;
+  uint64_t configurations() const { return config_.value(); }
+
   // Waits until all records are truncated, then compares: no lock left, every replica of every object equal.
   absl::Status DrainAndCompare();
 
  private:
   struct Member;
   class Control;
-  class AlwaysValid;
+  class MemberLease;
+  struct Change;
+  void Reconfigure();
+  void NextConfiguration();
+  void Adopted(const std::shared_ptr<Change>& change, uint32_t node);
+  void CommitIfAdopted(const std::shared_ptr<Change>& change);
+  std::shared_ptr<const cluster::ClusterView> MakeView() const;
   void Exchange(Member& member);
   void Disturb(std::function<bool()> stop);
+  absl::Status WithWhatIsHeld(absl::Status status) const;
   absl::Status CompareRegion(const cluster::RegionMapping& mapping);
   Nanos Delay() { return random_.Between(0, options_.sample_delay); }
 
@@ -87,7 +115,8 @@ class SimCluster {
   rdma::SimNetwork network_;
   Random random_;
   cluster::SafePointRounds rounds_;
-  std::unique_ptr<AlwaysValid> lease_;
+  ConfigId config_{1};
+  std::shared_ptr<Change> change_;  // the newest; null before the first
   std::vector<std::unique_ptr<Member>> members_;
   std::vector<cluster::RegionMapping> regions_;
 };

@@ -1,6 +1,7 @@
 // Simulated clusters under many seeds, judged by the checker. As a tool:
 //   sim_test --seed N --workload W [--mutation M] [--history FILE]   one run, verbose; the way to replay a
 //   failure sim_test --seeds A..B [--workload W]                             a range of seeds
+//   --kills N, --evictions N: so many processes die, or live and are taken for lost
 // As a test (no such flags) it runs FURROW_SIM_SEEDS seeds (default 600) in all.
 #include <gtest/gtest.h>
 
@@ -58,8 +59,10 @@ INSTANTIATE_TEST_SUITE_P(Workloads, Simulation, testing::ValuesIn(kAllWorkloads)
   return name;
 });
 
-int RunOne(uint64_t seed, Workload workload, const std::string& history) {
-  SimulationResult result = RunSimulation({.seed = seed, .workload = workload}, !history.empty());
+int RunOne(const SimulationOptions& options, const std::string& history) {
+  const uint64_t seed = options.seed;
+  const Workload workload = options.workload;
+  SimulationResult result = RunSimulation(options, !history.empty());
   std::printf(
       "seed %llu %.*s: %s\n  digest %016llx, %llu steps, %.3f ms of virtual time; %llu committed, %llu "
       "aborted, "
@@ -85,6 +88,8 @@ struct Flags {
   std::optional<Workload> workload;
   Mutation mutation = Mutation::kNone;
   std::string history;
+  uint32_t kills = 0;
+  uint32_t evictions = 0;
   bool Parse(int argc, char** argv);
 };
 
@@ -109,6 +114,8 @@ bool Flags::Parse(int argc, char** argv) {
       if (mutation == Mutation::kNone) return false;
     } else if (flag == "--history") {
       history = value;
+    } else if (flag == "--kills" || flag == "--evictions") {
+      if (!absl::SimpleAtoi(value, flag == "--kills" ? &kills : &evictions)) return false;
     } else {
       return false;
     }
@@ -123,7 +130,10 @@ int Replay(const Flags& flags) {
   int worst = 0;
   for (uint64_t seed = flags.first; seed <= flags.last; ++seed) {
     for (Workload workload : kAllWorkloads) {
-      if (flags.workload.value_or(workload) == workload) worst |= RunOne(seed, workload, flags.history);
+      if (flags.workload.value_or(workload) != workload) continue;
+      worst |=
+          RunOne({.seed = seed, .workload = workload, .kills = flags.kills, .evictions = flags.evictions},
+                 flags.history);
     }
   }
   return worst;
@@ -139,7 +149,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr,
                  "usage: sim_test [--seed N | --seeds A..B] [--workload "
                  "list-append|register|bank|long-fork|allocation] "
-                 "[--mutation NAME] [--history FILE]\n");
+                 "[--mutation NAME] [--history FILE] [--kills N] [--evictions N]\n");
     return 2;
   }
   return flags.first == 0 ? RUN_ALL_TESTS() : furrow::sim::Replay(flags);

@@ -1,6 +1,9 @@
 #include "tests/sim/simulation.h"
 
+#include <algorithm>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/checker/checker.h"
@@ -20,6 +23,8 @@ struct Run {
 
   absl::Status Do();
   absl::Status Populate(uint32_t keys);
+  void PlanFailures(Random& random);
+  void RecordPopulated(checker::ProcessLog& log);
   absl::Status Judge();
 
   const SimulationOptions& options;
@@ -27,7 +32,38 @@ struct Run {
   Shared shared;
   std::unique_ptr<checker::Recorder> recorder;
   uint32_t keys = 0;
+  uint32_t failures_to_come = 0;
 };
+
+// A counter that nobody increments is a counter nevertheless, and so is an account that few get to.
+void Run::RecordPopulated(checker::ProcessLog& log) {
+  const Clock& clock = cluster.world().true_clock();
+  const bool bank = options.workload == Workload::kBank;
+  if (!bank && options.workload != Workload::kLongFork) return;
+  log.Invoke(clock.Now(), bank ? checker::Function::kReadAll : checker::Function::kTxn);
+  for (uint32_t key = 0; key < keys; ++key) {
+    if (bank) log.ReadAccount(key, kOpeningBalance);
+    if (!bank) log.Increment(key, 0);
+  }
+  log.Complete(checker::Outcome::kOk, clock.Now());
+}
+
+// The victims differ, and fewer than there are copies of a region.
+void Run::PlanFailures(Random& random) {
+  const uint32_t wanted = std::min(options.kills + options.evictions, cluster.options().replicas - 1);
+  std::vector<uint32_t> nodes(cluster.nodes());
+  std::iota(nodes.begin(), nodes.end(), 0);
+  for (uint32_t i = 0; i < wanted; ++i) {
+    std::swap(nodes[i], nodes[i + static_cast<uint32_t>(random.Below(nodes.size() - i))]);
+    const Nanos when = random.Between(10 * kMicrosecond, 6 * kMillisecond);
+    ++failures_to_come;
+    cluster.world().After(when, [this, node = nodes[i], kill = i < options.kills] {
+      --failures_to_come;
+      if (kill) return cluster.Kill(node);
+      cluster.Evict(node);
+    });
+  }
+}
 
 absl::Status Run::Populate(uint32_t count) {
   bool done = false;
@@ -64,28 +100,40 @@ absl::Status Run::Do() {
   if (!status.ok()) return status;
 
   uint32_t workers = cluster.options().workers;
-  recorder = std::make_unique<checker::Recorder>(cluster.nodes() * workers * clients);
+  // One more for what Populate() has done.
+  const uint32_t recorded = cluster.nodes() * workers * clients;
+  recorder = std::make_unique<checker::Recorder>(recorded + 1);
+  RecordPopulated(recorder->Process(recorded));
   uint32_t process = 0;
-  uint32_t finished = 0;
+  std::vector<uint32_t> running(cluster.nodes(), workers * clients);
   auto client = [](Run& run, txn::Worker& worker, checker::ProcessLog& log, Random r, uint32_t n,
-                   uint32_t* over) -> Task<void> {
+                   uint32_t* left) -> Task<void> {
     co_await RunClient(run.options.workload, run.shared, worker, log, r, n);
-    ++*over;
+    --*left;
   };
   for (uint32_t node = 0; node < cluster.nodes(); ++node) {
     for (uint32_t w = 0; w < workers; ++w) {
       for (uint32_t c = 0; c < clients; ++c) {
         txn::Worker& worker = cluster.worker(node, w);
-        worker.loop().Spawn(
-            client(*this, worker, recorder->Process(process++), world.NewRandom(), transactions, &finished));
+        worker.loop().Spawn(client(*this, worker, recorder->Process(process++), world.NewRandom(),
+                                   transactions, &running[node]));
       }
     }
   }
-  auto over = [&] { return finished == process || !shared.violation.ok(); };
+  // Clients of a process that died come to no end.
+  auto over = [&] {
+    if (!shared.violation.ok()) return true;
+    for (uint32_t node = 0; node < cluster.nodes(); ++node) {
+      if (running[node] > 0 && !cluster.process(node).dead()) return false;
+    }
+    return failures_to_come == 0 && cluster.Recovered();
+  };
   if (options.disturb) cluster.StartDisturbance(over);
+  PlanFailures(random);
   status = world.RunUntil(over, world.now() + kTimeLimit);
   if (!shared.violation.ok()) return shared.violation;
-  if (!status.ok()) return status;
+  if (!status.ok())
+    return absl::Status(status.code(), absl::StrCat(status.message(), cluster.DescribeRecovery()));
   status = Judge();
   if (!status.ok()) return status;
   return cluster.DrainAndCompare();
@@ -95,6 +143,11 @@ absl::Status Run::Do() {
 
 SimulationResult RunSimulation(const SimulationOptions& options, bool edn) {
   SimClusterOptions drawn = SimClusterOptions::Draw(options.seed);
+  if (options.kills + options.evictions > 0) {
+    drawn.recovery = true;
+    drawn.nodes = 3 + static_cast<uint32_t>(options.seed % 3);
+    drawn.compute_nodes = options.seed % 4 == 0 && drawn.nodes > 3 ? 1 : 0;
+  }
   if (options.adjust) options.adjust(drawn);
   Run run(options, drawn);
   SimulationResult result;
@@ -116,7 +169,9 @@ SimulationResult RunSimulation(const SimulationOptions& options, bool edn) {
 
 std::string ReplayCommand(const SimulationOptions& options) {
   return absl::StrCat("build/mutation/bin/sim_test --seed ", options.seed, " --workload ",
-                      std::string(Name(options.workload)));
+                      std::string(Name(options.workload)),
+                      options.kills > 0 ? absl::StrCat(" --kills ", options.kills) : "",
+                      options.evictions > 0 ? absl::StrCat(" --evictions ", options.evictions) : "");
 }
 
 }  // namespace furrow::sim

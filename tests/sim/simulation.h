@@ -19,6 +19,8 @@ struct SimulationOptions {
   uint32_t transactions = 0;        // per client; 0: drawn
   uint32_t keys = 0;                // 0: drawn
   bool disturb = true;
+  uint32_t kills = 0;      // processes that die at drawn times; with them goes options.recovery
+  uint32_t evictions = 0;  // members that live, and are taken for lost
   // Changes the configuration that the seed draws.
   std::function<void(SimClusterOptions&)> adjust = {};
 };

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 
 #include "base/mutation.h"
 #include "tests/sim/sim_cluster.h"
@@ -40,6 +41,13 @@ class ProtocolStep : public testing::Test {
 #ifdef FURROW_MUTATIONS
     SetMutation(mutation);
 #endif
+  }
+
+  // The node learns of a newer configuration with the same members: mappings of it may follow.
+  void AdvanceView(uint32_t node, uint64_t config) {
+    const cluster::ClusterView& view = *cluster_.node(node).current_view();
+    cluster_.node(node).SetView(
+        std::make_shared<const cluster::ClusterView>(ConfigId(config), view.manager(), view.members()));
   }
 
   // Runs a task on a node's worker until it has ended.

@@ -55,6 +55,7 @@ TEST_F(ProtocolStep, ASnapshotBelowTheFloorFollowsNoChain) {
       cluster::RegionMapping mapping = *worker.node().directory.Find(region_);
       mapping.floor = written.timestamp;
       mapping.config = ConfigId(config);
+      AdvanceView(0, config);
       worker.node().directory.Put(mapping);
       SetMutationIfAny(mutation);
       seen = (co_await old.Read(address, kBytes)).status();
@@ -375,6 +376,7 @@ class FreshControl final : public cluster::ControlPlane {
 TEST_F(AllocationStep, AStaleMappingIsLookedUpAgain) {
   cluster::RegionMapping mapping = *cluster_.node(1).directory.Find(region_);
   mapping.config = ConfigId(12);
+  AdvanceView(1, 12);
   FreshControl control(cluster_.node(1), mapping);
   cluster_.node(1).control = &control;
   std::swap(mapping.replicas[0], mapping.replicas[2]);

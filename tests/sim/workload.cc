@@ -289,8 +289,11 @@ Task<void> RunClient(Workload workload, Shared& shared, txn::Worker& worker, Pro
          : outcome == checker::Outcome::kFail ? shared.aborted
                                               : shared.unknown);
     }
+    // Where members are lost, so are leases, and outcomes to those who have none.
+    const bool loss =
+        shared.cluster.options().recovery && (absl::IsUnavailable(status) || absl::IsUnknown(status));
     if (!status.ok() && !absl::IsAborted(status) && !absl::IsDeadlineExceeded(status) &&
-        !absl::IsDataLoss(status)) {
+        !absl::IsDataLoss(status) && !loss) {
       shared.Violated(absl::StrCat("a transaction ended with ", status.ToString()));
     }
     // After a conflict the same objects are often still locked.
