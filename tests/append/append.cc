@@ -1,17 +1,19 @@
 // furrow-append: a compute member whose sessions append to lists and read them, and record what they asked,
 // when, and what came back. The histories of all processes of a run are one history for furrow-check.
 //
-//   furrow-append --cluster WHERE --process N --out FILE.edn [--listen ADDRESS] [--sessions N] [--keys N]
-//                 [--transactions N] [--seconds N] [--seed N]
+//   furrow-append --cluster WHERE --process N --out FILE.edn [--listen ADDRESS] [--name NAME] [--sessions N]
+//                 [--keys N] [--transactions N] [--seconds N] [--seed N]
 //   furrow-append --cluster WHERE --process N --out FILE.edn --read --transactions N    reads all lists, once
 //
+// NAME names the run: its lists are in tables of their own, empty at first.
 // A transaction has one to four operations on lists: in half of them it reads only. A list is a row; those of
 // even keys lie in a hash table, those of odd keys in a B-tree. A session goes on to the next `keys` lists
 // after every 30 of its transactions, so that lists stay short, and rows are inserted all the time.
 //
 // The end of the cluster ends the run: what was under way then is of unknown outcome, and FILE.edn is written
-// as well. Exit code 0: all transactions were made; 3: the cluster has ended under this member, or a
-// transaction failed; 1: there is no history; 2: called wrongly.
+// as well. A transaction that has failed by itself (its deadline has passed) is recorded, and the next one
+// follows. Exit code 0: all were tried; 3: the cluster has ended under this member; 1: there is no history;
+// 2: called wrongly.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -47,6 +49,7 @@ struct Flags {
   std::string cluster;
   std::string out;
   std::string listen = "127.0.0.1:0";
+  std::string name = "append";
   uint64_t process = 0;
   uint64_t sessions = 3;
   uint64_t keys = 6;
@@ -87,7 +90,7 @@ class Session {
         log_(log),
         random_(flags.seed ^ number << 32) {}
 
-  // False: the cluster has ended, or a transaction failed.
+  // False: the cluster has ended.
   bool Run(Nanos until) {
     for (uint64_t n = 0; n < flags_.transactions && MonotonicClock().Now() < until; ++n) {
       if (flags_.read) {
@@ -95,12 +98,13 @@ class Session {
       } else {
         Choose(n);
       }
-      if (!RunOne()) return false;
+      if (!RunOne() && !db_.health().ok()) return false;
     }
     return true;
   }
   uint64_t committed() const { return committed_; }
-  const absl::Status& failure() const { return failure_; }
+  uint64_t failures() const { return failures_; }
+  const absl::Status& failure() const { return failure_; }  // the first one
 
  private:
   void Choose(uint64_t n) {
@@ -135,7 +139,7 @@ class Session {
       log_.Complete(
           result.outcome == Outcome::kUnknown ? checker::Outcome::kUnknown : checker::Outcome::kFail, now);
     }
-    failure_ = result.status;
+    if (failures_++ == 0) failure_ = result.status;
     return false;
   }
 
@@ -178,19 +182,20 @@ class Session {
   bool attempted_ = false;
   uint64_t appended_ = 0;
   uint64_t committed_ = 0;
+  uint64_t failures_ = 0;
   absl::Status failure_;
 };
 
-absl::StatusOr<Lists> OpenLists(Database& db) {
+absl::StatusOr<Lists> OpenLists(Database& db, const std::string& name) {
   Lists lists;
   TableSpec spec;
   spec.max_key_bytes = 8;
-  spec.name = "append.hash";
+  spec.name = name + ".hash";
   spec.primary = IndexKind::kHash;
   spec.expected_rows_per_partition = 1000;
   auto hash = db.OpenOrCreateTable(spec);
   if (!hash.ok()) return hash.status();
-  spec.name = "append.tree";
+  spec.name = name + ".tree";
   spec.primary = IndexKind::kBtree;
   auto tree = db.OpenOrCreateTable(spec);
   if (!tree.ok()) return tree.status();
@@ -208,7 +213,7 @@ int Main(Flags flags) {
   options.listen = flags.listen;
   auto db = Database::Open(options);
   if (!db.ok()) return Complain(db.status(), 1);
-  auto lists = OpenLists(**db);
+  auto lists = OpenLists(**db, flags.name);
   if (!lists.ok()) return Complain(lists.status(), 1);
   if (flags.read) {
     flags.sessions = 1;
@@ -233,15 +238,18 @@ int Main(Flags flags) {
     }
   }
   uint64_t committed = 0;
+  uint64_t failures = 0;
   for (const auto& session : sessions) {
     committed += session->committed();
+    failures += session->failures();
     if (!session->failure().ok()) Complain(session->failure(), 0);
   }
   const absl::Status written = WriteHistoryFile(recorder.Merge(), flags.out);
   const absl::Status alive = (*db)->health();
   const absl::Status closed = (*db)->Close();
-  std::printf("furrow-append: process %llu committed %llu transactions\n",
-              static_cast<unsigned long long>(flags.process), static_cast<unsigned long long>(committed));
+  std::printf("furrow-append: process %llu committed %llu transactions, %llu failed\n",
+              static_cast<unsigned long long>(flags.process), static_cast<unsigned long long>(committed),
+              static_cast<unsigned long long>(failures));
   if (!written.ok()) return Complain(written, 1);
   if (!alive.ok()) return Complain(alive, 3);
   if (!closed.ok()) return Complain(closed, 3);
@@ -250,8 +258,10 @@ int Main(Flags flags) {
 
 // False: it is none of the flags.
 bool TakeFlag(std::string_view name, std::string_view value, Flags* flags) {
-  const std::pair<std::string_view, std::string*> texts[] = {
-      {"--cluster", &flags->cluster}, {"--out", &flags->out}, {"--listen", &flags->listen}};
+  const std::pair<std::string_view, std::string*> texts[] = {{"--cluster", &flags->cluster},
+                                                             {"--out", &flags->out},
+                                                             {"--listen", &flags->listen},
+                                                             {"--name", &flags->name}};
   for (const auto& [flag, text] : texts) {
     if (name == flag) return *text = std::string(value), !value.empty();
   }

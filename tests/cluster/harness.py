@@ -14,6 +14,8 @@ BIN = os.environ.get("FURROW_BIN", os.path.join(os.path.dirname(__file__), "../.
 FURROW = os.path.join(BIN, "furrow")
 BANK = os.path.join(BIN, "bank")
 BENCH = os.path.join(BIN, "furrow-bench")
+APPEND = os.path.join(BIN, "furrow-append")
+CHECK = os.path.join(BIN, "furrow-check")
 LOCAL_CLUSTER = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../deploy/local-cluster"))
 PATIENCE = 60  # seconds for anything to happen; the machine may be busy
 
