@@ -126,7 +126,7 @@ class VmTest(Vm):
         self.assertEqual(done.returncode, 1)
 
     def test_list_names_tests_and_boots_nothing(self):
-        done = self.call("test", "--list", "-R", "perf", fake="exit 1")
+        done = self.call("test", "--list", "-R", "device.perf", fake="exit 1")
         self.assertEqual((done.returncode, done.stdout), (0, "vm.device.perftest\n"))
 
 
