@@ -10,10 +10,10 @@
 // even keys lie in a hash table, those of odd keys in a B-tree. A session goes on to the next `keys` lists
 // after every 30 of its transactions, so that lists stay short, and rows are inserted all the time.
 //
-// The end of the cluster ends the run: what was under way then is of unknown outcome, and FILE.edn is written
-// as well. A transaction that has failed by itself (its deadline has passed) is recorded, and the next one
-// follows. Exit code 0: all were tried; 3: the cluster has ended under this member; 1: there is no history;
-// 2: called wrongly.
+// It says when it begins. The end of the cluster ends the run: what was under way then is of unknown outcome,
+// and FILE.edn is written as well. A transaction that has failed by itself (its deadline has passed) is
+// recorded, and the next one follows. Exit code 0: all were tried; 3: the cluster has ended under this
+// member; 1: there is no history; 2: called wrongly.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -228,6 +228,8 @@ int Main(Flags flags) {
     sessions.push_back(
         std::make_unique<Session>(**db, *lists, flags, first + i, recorder.Process(first + i)));
   }
+  std::printf("furrow-append: process %llu begins\n", static_cast<unsigned long long>(flags.process));
+  std::fflush(stdout);
   std::atomic<bool> all{true};
   {
     std::vector<Thread> threads;

@@ -94,19 +94,31 @@ histories_are_serializable() {
   sed -n '1s/^/note: /p' $dir/verdict
 }
 
+# await_line PATTERN FILE PID: until the process has written such a line.
+await_line() {
+  local i
+  for i in {1..1200}; do
+    if grep -q "$1" "$2" 2>/dev/null; then return 0; fi
+    kill -0 "$3" 2>/dev/null || break
+    sleep 0.1
+  done
+  echo "no line with '$1' came"
+  cat "$2"
+  return 1
+}
+
 # break_cluster COMMAND...: while a benchmark and sessions are at work, COMMAND takes node $victim away. Both end with
 # an error in bounded time, and say which node it is; the sessions' history is without fault.
 break_cluster() {
   local bench append i code
-  bench --no-load --seconds 300 &
-  bench=$!
+  rm -f $dir/bench $dir/append.1
   append 1 broken --transactions 1000000 --seconds 300 &
   append=$!
-  for i in {1..600}; do
-    if grep -q 'transactions/s' $dir/bench && [[ -n $(ss -Hltn "src 10.77.0.4") ]]; then break; fi
-    sleep 0.1
-  done
-  sleep 2
+  await_line begins $dir/append.1 $append
+  bench --no-load --seconds 300 &
+  bench=$!
+  await_line transactions/s $dir/bench $bench
+  kill -0 $append
   "$@"
   local start=$SECONDS
   # Lease and retries, and what a busy host adds; the runs would have taken five minutes.
