@@ -141,6 +141,6 @@ break_cluster() {
   code=0
   wait $bench || code=$?
   tail -n 25 $dir/bench
-  grep -Eq '^(ended early|furrow-bench tpcc): .*(is gone|is lost)' $dir/bench
+  grep -Eq '^(ended early: (UNAVAILABLE|UNKNOWN): |furrow-bench tpcc: .*(is gone|is lost))' $dir/bench
   "$FURROW_BIN/furrow-check" $dir/history.1 | head -c 4000
 }
