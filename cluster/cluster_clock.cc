@@ -1,39 +1,88 @@
 #include "cluster/cluster_clock.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 
 namespace furrow::cluster {
 
+void ClusterClock::SetMode(Mode mode, uint64_t origin) {
+  epoch_.fetch_add(1);
+  origin_.store(origin);
+  mode_.store(mode);
+  epoch_.fetch_add(1);
+}
+
+// The knob stays out of the interval's lower end: that too must be above `start`.
+uint64_t ClusterClock::OriginFor(Timestamp start) const {
+  return start.value() + static_cast<uint64_t>(options_.uncertainty_ns) - static_cast<uint64_t>(LocalNow());
+}
+
 void ClusterClock::StartMaster(Timestamp start) {
-  FURROW_CHECK(mode_.load(std::memory_order_relaxed) == Mode::kDisabled);
-  // The knob stays out of the interval's lower end: that too must be above `start`.
-  origin_.store(
-      start.value() + static_cast<uint64_t>(options_.uncertainty_ns) - static_cast<uint64_t>(LocalNow()),
-      std::memory_order_relaxed);
-  mode_.store(Mode::kExact, std::memory_order_release);
+  MutexLock lock(&mutex_);
+  FURROW_CHECK(mode_.load() == Mode::kDisabled);
+  SetMode(Mode::kExact, OriginFor(start));
 }
 
 void ClusterClock::StartShared(uint64_t origin) {
-  FURROW_CHECK(mode_.load(std::memory_order_relaxed) == Mode::kDisabled);
-  origin_.store(origin, std::memory_order_relaxed);
-  mode_.store(Mode::kExact, std::memory_order_release);
+  MutexLock lock(&mutex_);
+  FURROW_CHECK(mode_.load() == Mode::kDisabled);
+  SetMode(Mode::kExact, origin);
 }
 
 void ClusterClock::StartSampled() {
-  FURROW_CHECK(mode_.load(std::memory_order_relaxed) == Mode::kDisabled);
-  wants_samples_ = true;
+  FURROW_CHECK(mode_.load() == Mode::kDisabled);
+  wants_samples_.store(true);
 }
 
-bool ClusterClock::Now(ClockInterval* interval) const {
-  const Mode mode = mode_.load(std::memory_order_acquire);
+Timestamp ClusterClock::Disable() {
+  MutexLock lock(&mutex_);
+  const Mode before = mode_.load();
+  SetMode(Mode::kDisabled, origin_.load());
+  disabled_ = true;
+  sampled_ = false;
+  wants_samples_.store(false);
+  ClockInterval last;
+  if (NowIn(before, &last)) fast_forward_ = std::max(fast_forward_, last.upper.Plus(kReorderNs));
+  return fast_forward_;
+}
+
+Timestamp ClusterClock::FastForward(Timestamp to) {
+  MutexLock lock(&mutex_);
+  fast_forward_ = std::max(fast_forward_, to);
+  return fast_forward_;
+}
+
+Timestamp ClusterClock::fast_forward() const {
+  MutexLock lock(&mutex_);
+  return fast_forward_;
+}
+
+void ClusterClock::RestartMaster() {
+  MutexLock lock(&mutex_);
+  FURROW_CHECK(std::exchange(disabled_, false));
+  SetMode(Mode::kExact, OriginFor(fast_forward_.Next()));
+}
+
+void ClusterClock::RestartShared(uint64_t origin) {
+  MutexLock lock(&mutex_);
+  FURROW_CHECK(std::exchange(disabled_, false));
+  SetMode(Mode::kExact, origin);
+}
+
+void ClusterClock::RestartSampled() {
+  MutexLock lock(&mutex_);
+  FURROW_CHECK(std::exchange(disabled_, false));
+  wants_samples_.store(true);
+}
+
+bool ClusterClock::NowIn(Mode mode, ClockInterval* interval) const {
   int64_t lower;
   int64_t upper;
   if (mode == Mode::kExact) {
-    lower = upper =
-        static_cast<int64_t>(origin_.load(std::memory_order_relaxed) + static_cast<uint64_t>(LocalNow()));
+    lower = upper = static_cast<int64_t>(origin_.load() + static_cast<uint64_t>(LocalNow()));
   } else if (mode == Mode::kSampled) {
     const Lines lines = Load();
     const Nanos now = LocalNow();  // after the lines: the bounds hold from their samples on, not before
@@ -47,21 +96,35 @@ bool ClusterClock::Now(ClockInterval* interval) const {
   return true;
 }
 
+bool ClusterClock::Now(ClockInterval* interval) const {
+  while (true) {
+    const uint64_t epoch = epoch_.load();
+    const bool enabled = NowIn(mode_.load(), interval);
+    // What Disable() has reported is above what was read before it.
+    if (epoch % 2 == 0 && epoch_.load() == epoch) return enabled;
+  }
+}
+
 absl::Status ClusterClock::AddSample(Nanos send, Timestamp master, Nanos receive) {
   FURROW_CHECK(send <= receive);
   const int64_t cluster = static_cast<int64_t>(master.value());
   MutexLock lock(&mutex_);
+  if (disabled_) return absl::OkStatus();
   Lines sample{receive, cluster, send, cluster};
   if (!sampled_) {
+    if (master <= fast_forward_ && fast_forward_ != Timestamp()) {
+      return absl::FailedPreconditionError(
+          "the new configuration manager's clock is behind what this node has seen of cluster time");
+    }
     sampled_ = true;
     Store(sample);
-    mode_.store(Mode::kSampled, std::memory_order_release);
+    SetMode(Mode::kSampled, origin_.load());
     return absl::OkStatus();
   }
   Lines lines = Load();
   if (LowerAt(lines, receive) > UpperAt(sample, receive) ||
       UpperAt(lines, receive) < LowerAt(sample, receive)) {
-    mode_.store(Mode::kDisabled, std::memory_order_release);
+    SetMode(Mode::kDisabled, origin_.load());
     return absl::FailedPreconditionError(absl::StrCat(
         "this host's clock and the manager's differ by more than the drift bound of ", options_.drift_ppm,
         " ppm allows: the node cannot take part; check the clock source (/sys/devices/system/clocksource)"));

@@ -9,7 +9,16 @@
 // Only the sample with the best lower line and the one with the best upper line are kept. A new line replaces
 // the old one only if it is better from now on, and all have the same slope, so `lower` never decreases.
 //
-// Thread-safe. Now() takes no lock: one clock read, and in sampled mode a sequence lock over four words.
+// When the manager is replaced, cluster time goes on above all that anybody has seen of it (FaRMv2
+// section 4.1; clock_failover.h): each member disables its clock and reports how far that has come; the new
+// manager takes the greatest of these as the new beginning. Cluster time never goes back, and may jump ahead.
+//
+//                    StartMaster, StartShared; StartSampled and the first sample
+//       disabled ------------------------------------------------------------------> enabled
+//          ^  Restart...: the same, at or above fast_forward()                          |
+//          +---------------------------- Disable() -----------------------------------+
+//
+// Thread-safe. Now() takes no lock: one clock read, and a sequence lock over a few words.
 #ifndef FURROW_CLUSTER_CLUSTER_CLOCK_H_
 #define FURROW_CLUSTER_CLUSTER_CLOCK_H_
 
@@ -45,10 +54,23 @@ class ClusterClock final : public TimestampSource {
   // Shared: `origin` is the master's origin().
   void StartShared(uint64_t origin);
   void StartSampled();
-  bool sampled() const { return wants_samples_; }
+  bool sampled() const { return wants_samples_.load(std::memory_order_relaxed); }
 
-  // Sampled mode. Any thread. FailedPrecondition: the sample contradicts the drift bound; the clock is
-  // disabled for good, since nothing that it says can be trusted.
+  // The manager is replaced: from the return on Now() says no, and nothing that it has said, to any thread,
+  // is above the timestamp that is returned. Samples are refused, and old ones forgotten. Idempotent.
+  Timestamp Disable() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Nothing below it will be said any more: ADVANCE. It only grows. Returns where it stands.
+  Timestamp FastForward(Timestamp to) ABSL_LOCKS_EXCLUDED(mutex_);
+  Timestamp fast_forward() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Disabled before. This member is the manager: cluster time goes on at fast_forward(). / It follows the new
+  // manager, whose clock it shares, or which it samples.
+  void RestartMaster() ABSL_LOCKS_EXCLUDED(mutex_);
+  void RestartShared(uint64_t origin) ABSL_LOCKS_EXCLUDED(mutex_);
+  void RestartSampled() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Sampled mode. Any thread. Ignored while the clock is disabled for a fail-over. FailedPrecondition: the
+  // sample contradicts the drift bound, or what was said before a fail-over; the clock is disabled for good,
+  // since nothing that it says can be trusted.
   absl::Status AddSample(Nanos send, Timestamp master, Nanos receive) ABSL_LOCKS_EXCLUDED(mutex_);
 
   bool Now(ClockInterval* interval) const override;
@@ -61,6 +83,8 @@ class ClusterClock final : public TimestampSource {
 
  private:
   enum class Mode : uint8_t { kDisabled, kExact, kSampled };
+  // By how much the processor may read the clock before it loads what stands before that in the program.
+  static constexpr uint64_t kReorderNs = 1000;
   // A line through (local, cluster).
   struct Lines {
     int64_t lower_local = 0;
@@ -80,15 +104,23 @@ class ClusterClock final : public TimestampSource {
   }
   Lines Load() const;
   void Store(const Lines& lines) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool NowIn(Mode mode, ClockInterval* interval) const;
+  void SetMode(Mode mode, uint64_t origin) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  uint64_t OriginFor(Timestamp start) const;
 
   const Clock& clock_;
   const Options options_;
-  bool wants_samples_ = false;  // constant after Start
+  std::atomic<bool> wants_samples_{false};  // between Start or Restart and the next
   std::atomic<Mode> mode_{Mode::kDisabled};
   std::atomic<uint64_t> origin_{0};
+  // Of mode and origin: it changes with them, so that who has read them before and after a clock read knows
+  // that they were in force at that.
+  std::atomic<uint64_t> epoch_{0};
 
-  Mutex mutex_;  // writers of the lines
+  mutable Mutex mutex_;  // writers
   bool sampled_ ABSL_GUARDED_BY(mutex_) = false;
+  bool disabled_ ABSL_GUARDED_BY(mutex_) = false;  // by Disable()
+  Timestamp fast_forward_ ABSL_GUARDED_BY(mutex_);
   // Odd while the words change. A reader takes the words only if it saw the same even number before and after
   // them; every access is sequentially consistent, since words and sequence are separate.
   std::atomic<uint64_t> sequence_{0};
