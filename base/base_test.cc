@@ -1,12 +1,14 @@
 // The small parts of base/.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstring>
+#include <latch>
 #include <limits>
 #include <string>
 #include <vector>
@@ -377,6 +379,24 @@ TEST(ThreadTest, RefusedWishIsReportedAndTheThreadRuns) {
   EXPECT_TRUE(ran);
   EXPECT_FALSE(thread.settings().ok());
   EXPECT_THAT(std::string(thread.settings().message()), HasSubstr("100000"));
+}
+
+// Whether the host grants a real-time priority or not.
+TEST(ThreadTest, ThreadsOfARealtimeThreadHaveNormalScheduling) {
+  auto policy = [] { return sched_getscheduler(0) & ~SCHED_RESET_ON_FORK; };
+  std::latch set{1};
+  int own = -1;
+  int child = -1;
+  Thread thread({.name = "urgent", .realtime_priority = 1}, [&] {
+    set.wait();
+    own = policy();
+    Thread other({.name = "child"}, [&] { child = policy(); });
+  });
+  set.count_down();
+  const bool granted = thread.settings().ok();
+  thread.Join();
+  EXPECT_EQ(own, granted ? SCHED_FIFO : SCHED_OTHER);
+  EXPECT_EQ(child, SCHED_OTHER);
 }
 
 TEST(ThreadTest, AssignmentJoinsTheOldThread) {

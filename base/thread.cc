@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include <algorithm>
@@ -21,7 +22,7 @@ absl::Status ApplySettings(pthread_t thread, const ThreadOptions& options) {
   if (options.realtime_priority > 0) {
     sched_param param = {};
     param.sched_priority = options.realtime_priority;
-    if (int error = pthread_setschedparam(thread, SCHED_FIFO, &param); error != 0) {
+    if (int error = pthread_setschedparam(thread, SCHED_FIFO | SCHED_RESET_ON_FORK, &param); error != 0) {
       status.Update(absl::ErrnoToStatus(
           error, absl::StrCat("thread ", options.name, " gets no real-time priority ",
                               options.realtime_priority, ": grant CAP_SYS_NICE or raise RLIMIT_RTPRIO")));
@@ -63,6 +64,12 @@ void Thread::Join() {
   if (!thread_.joinable()) return;
   FURROW_CHECK(thread_.get_id() != std::this_thread::get_id());
   thread_.join();
+}
+
+absl::Status LockMemory() {
+  if (mlockall(MCL_CURRENT | MCL_ONFAULT) == 0) return absl::OkStatus();
+  const char* advice = "this process's memory cannot be locked: grant CAP_IPC_LOCK or raise RLIMIT_MEMLOCK";
+  return errno == ENOMEM ? absl::ResourceExhaustedError(advice) : absl::ErrnoToStatus(errno, advice);
 }
 
 int AvailableCpus() {

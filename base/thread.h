@@ -13,8 +13,9 @@
 namespace furrow {
 
 struct ThreadOptions {
-  std::string name;                       // as tools show it; the kernel keeps 15 characters
-  int realtime_priority = 0;              // 1..99: SCHED_FIFO wished; 0: normal scheduling
+  std::string name;  // as tools show it; the kernel keeps 15 characters
+  // 1..99: SCHED_FIFO wished; threads that it starts have normal scheduling. 0: normal scheduling.
+  int realtime_priority = 0;
   std::optional<int> cpu = std::nullopt;  // run on this CPU only
 };
 
@@ -40,6 +41,10 @@ class Thread {
   absl::Status settings_;
 };
 
+// Keeps in memory what this process has mapped so far, once it is touched: code, stacks, and all else, so
+// that no thread waits for a page to come back. PermissionDenied or ResourceExhausted, with what would grant
+// it.
+absl::Status LockMemory();
 // CPUs that this process may run on; at least 1.
 int AvailableCpus();
 // Puts the calling thread to sleep until `deadline` on the monotonic clock. For tools and tests of real

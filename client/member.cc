@@ -345,6 +345,7 @@ absl::Status Member::Impl::MakeAgent() {
   agent.cluster_id = cluster_id_;
   agent.secret = secret_;
   agent.lease_ns = options_.lease_ns;
+  agent.lease_renewals = static_cast<int>(options_.lease_renewals);
   agent.fabric = fabric_choice_.name;
   // A clock that is off is not the manager's.
   if (options_.clock_offset_ns == 0) agent.clock_domain = ClockDomain();

@@ -61,7 +61,10 @@ absl::Status Validate(const MemberOptions& o) {
                      o.region_bytes, " bytes"));
   }
   if (o.lease_ns < cluster::kMinLeaseNs || o.lease_ns > cluster::kMaxLeaseNs) {
-    return Bad(absl::StrCat("MemberOptions::lease_ns must be from 100ms to 3600s, not ", o.lease_ns, "ns"));
+    return Bad(absl::StrCat("MemberOptions::lease_ns must be from 10ms to 3600s, not ", o.lease_ns, "ns"));
+  }
+  if (o.lease_renewals < 2 || o.lease_renewals > 100) {
+    return Bad(absl::StrCat("MemberOptions::lease_renewals must be from 2 to 100, not ", o.lease_renewals));
   }
   if (o.storage &&
       (o.old_version_bytes % kMegabyte != 0 || o.old_version_bytes < o.workers * 2 * kMegabyte)) {

@@ -84,8 +84,11 @@ struct MemberOptions {
   uint32_t replicas = 3;
   uint64_t region_bytes = uint64_t{64} << 20;
   // How long any member may be silent (stopped, hanging, without a processor) before it is lost; it is
-  // noticed within 1.2 times that. 100 ms to an hour.
+  // noticed within 1.2 times that. 10 ms to an hour; below a second the host should grant a real-time
+  // priority and memory that stays (docs/operations.md).
   Nanos lease_ns = 5 * kSecond;
+  // How often, at least, this member renews its lease within it: 2 to 100.
+  uint64_t lease_renewals = 4;
 
   // Per pair of sending worker and receiving member; powers of two.
   uint32_t log_ring_bytes = 4 << 20;

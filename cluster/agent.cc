@@ -19,6 +19,16 @@ namespace {
 constexpr Nanos kLinkTimeoutNs = 10 * kSecond;  // between admission and the first beat
 constexpr Nanos kHelloTimeoutNs = 5 * kSecond;
 constexpr int kLeaveAttempts = 3;
+// Of the control thread. It does little, and when its turn comes late, so do leases.
+constexpr int kControlPriority = 50;
+// Below it a host must grant that priority, and memory that stays, for leases not to be lost for nothing.
+constexpr Nanos kShortLeaseNs = kSecond;
+
+// Leases are from milliseconds to hours.
+std::string Seconds(Nanos ns) {
+  const double seconds = static_cast<double>(ns) / kSecond;
+  return ns < kSecond ? absl::StrFormat("%.3g s", seconds) : absl::StrFormat("%.1f s", seconds);
+}
 
 std::string HelloText(const std::string& nonce, const std::string& cluster_id) {
   return absl::StrCat("hello\n", nonce, "\n", cluster_id);
@@ -97,7 +107,13 @@ absl::Status Agent::StartLink(Manager* manager) {
   options.manager = manager != nullptr;
   options.schedule = options_.schedule;
   options.lease_ns = lease_ns_;
-  options.answered = [this](Nanos sent) { lease_.Answered(sent, lease_ns_); };
+  options.renewals = options_.lease_renewals;
+  options.lease = [this, manager](NodeId node, Nanos now, Nanos counter) {
+    const Manager::Leased leased = manager->Lease(node, now, counter);
+    lease_.SetUntil(leased.right);
+    return leased.term;
+  };
+  options.answered = [this](Nanos sent, Nanos term) { lease_.Answered(sent, term); };
   options.report = [manager](NodeId node, Timestamp oldest, Timestamp known) {
     Manager::Safe safe = manager->Report(node, oldest, known);
     return ControlLink::Safe{safe.global_oldest, safe.safe_point};
@@ -111,7 +127,15 @@ absl::Status Agent::StartLink(Manager* manager) {
     MutexLock lock(&mutex_);
     link_ = std::move(link);
   }
-  control_thread_ = Thread({.name = "control", .realtime_priority = 0, .cpu = {}}, [this] { loop_->Run(); });
+  control_thread_ =
+      Thread({.name = "control", .realtime_priority = kControlPriority, .cpu = {}}, [this] { loop_->Run(); });
+  if (lease_ns_ < kShortLeaseNs) {
+    absl::Status granted = control_thread_.settings();
+    granted.Update(LockMemory());
+    if (!granted.ok()) {
+      FURROW_LOG(WARNING) << "a lease of " << Seconds(lease_ns_) << " may be lost for nothing: " << granted;
+    }
+  }
   return absl::OkStatus();
 }
 
@@ -120,12 +144,16 @@ absl::Status Agent::Bootstrap(std::unique_ptr<ConfigStore> store, uint32_t repli
   cluster_clock_.StartMaster(start);
   Manager::Options options;
   options.self = options_.self.id;
+  options.lease_ns = lease_ns_;
   options.clock_domain = options_.clock_domain;
   options.lost = [this](std::string why) { End({false, WithAbsence(std::move(why))}); };
   options.founded = [this](RegionId first_region) { return host_.OnFounded(first_region); };
   options.changed = [this](const Configuration& configuration, NodeId left) {
     loop_->Post([this, configuration, left, link = link()] {
-      if (left != NodeId()) link->Forget(left);
+      if (left != NodeId()) {
+        link->Forget(left);
+        lease_.SetUntil(manager()->right());  // without it fewer grants are enough
+      }
       for (const Member& m : configuration.members) {
         if (m.id != options_.self.id) link->Expect(m.id, loop_->Now() + kLinkTimeoutNs);
       }
@@ -149,11 +177,12 @@ absl::Status Agent::Bootstrap(std::unique_ptr<ConfigStore> store, uint32_t repli
     manager_ = std::move(manager);
   }
   control_plane_.SetManager(control_address());
+  lease_.SetUntil(MemberLease::kForever);
   Manager* const made = this->manager();
   FURROW_RETURN_IF_ERROR(StartLink(made));
   FURROW_RETURN_IF_ERROR(made->Bootstrap(first));
   if (watcher_) watcher_(first);
-  lease_.GrantForever();
+  lease_.Grant();
   return absl::OkStatus();
 }
 
@@ -307,15 +336,15 @@ std::string Agent::Absence() const {
   const Nanos absent = link == nullptr ? 0 : link->overslept();
   // Others may count from a beat that was on its way when this process was stopped.
   if (absent < lease_ns_ / 2) return "";
-  return absl::StrFormat("node %d did not run for %.1f s (it was stopped, or got no processor)",
-                         options_.self.id.value(), static_cast<double>(absent) / kSecond);
+  return absl::StrFormat("node %d did not run for %s (it was stopped, or got no processor)",
+                         options_.self.id.value(), Seconds(absent));
 }
 
 std::string Agent::LostByAll(const std::string& absence) const {
   return absl::StrFormat(
-      "%s, and is lost to the other members, which wait %.1f s: let its host have time, or found clusters "
+      "%s, and is lost to the other members, which wait %s: let its host have time, or found clusters "
       "with a longer MemberOptions::lease_ns",
-      absence, static_cast<double>(lease_ns_) / kSecond);
+      absence, Seconds(lease_ns_));
 }
 
 std::string Agent::WithAbsence(std::string why) const {
@@ -330,8 +359,7 @@ std::string Agent::HowLost(ControlLink::Loss how) const {
     case ControlLink::Loss::kBroken:
       return " is lost: it crashed or was killed";
     case ControlLink::Loss::kSilent:
-      return absl::StrFormat(" is lost: it was silent for %.1f s; it was stopped, or hangs",
-                             static_cast<double>(lease_ns_) / kSecond);
+      return absl::StrFormat(" is lost: it was silent for %s; it was stopped, or hangs", Seconds(lease_ns_));
     case ControlLink::Loss::kNeverCame:
       return absl::StrFormat(" is lost: it was admitted, and did not connect over the fabric within %.0f s",
                              static_cast<double>(kLinkTimeoutNs) / kSecond);

@@ -69,6 +69,7 @@ class Agent final : public ControlHandler {
     // Of a new cluster: how long a member may be silent before it is lost; one that joins takes the
     // cluster's.
     Nanos lease_ns = kDefaultLeaseNs;
+    int lease_renewals = 4;  // ControlLink::Options::renewals
     Nanos join_timeout_ns = 30 * kSecond;
   };
   // All references outlive the agent.

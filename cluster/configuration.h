@@ -24,7 +24,8 @@ inline constexpr uint32_t kMaxMembers = 256;
 // Silence of a member after which it is lost. Long enough for hosts whose cores are shared: a process that
 // waits for its turn behind twenty others on two cores is silent for some 100 ms.
 inline constexpr Nanos kDefaultLeaseNs = 5 * kSecond;
-inline constexpr Nanos kMinLeaseNs = 100 * kMillisecond;
+// The shortest is for hosts whose cores are free and whose control thread has a real-time priority.
+inline constexpr Nanos kMinLeaseNs = 10 * kMillisecond;
 inline constexpr Nanos kMaxLeaseNs = 3600 * kSecond;
 
 struct Configuration {

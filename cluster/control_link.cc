@@ -13,7 +13,7 @@
 namespace furrow::cluster {
 namespace {
 
-constexpr std::string_view kName = "furrow control 1";
+constexpr std::string_view kName = "furrow control 2";
 
 uint64_t Checksum(const BeatMessage& message) {
   return Hash64(std::as_bytes(std::span(&message, 1)).first(offsetof(BeatMessage, checksum)));
@@ -25,7 +25,7 @@ ControlLink::ControlLink(Options options, EventLoop& loop, rdma::Fabric& fabric,
                          ClusterClock& clock, SafePoint& safe_point)
     : options_([&options] {
         // The manager answers beats, so this is its rate too.
-        options.schedule.slow_ns = std::min(options.schedule.slow_ns, options.lease_ns / 4);
+        options.schedule.slow_ns = std::min(options.schedule.slow_ns, options.lease_ns / options.renewals);
         options.schedule.fast_ns = std::min(options.schedule.fast_ns, options.schedule.slow_ns);
         return std::move(options);
       }()),
@@ -36,7 +36,7 @@ ControlLink::ControlLink(Options options, EventLoop& loop, rdma::Fabric& fabric,
       safe_point_(safe_point),
       poller_(queue, *this),
       schedule_(options_.schedule) {
-  FURROW_CHECK(options_.lease_ns >= kTicksInLease);
+  FURROW_CHECK(options_.lease_ns >= kTicksInLease && options_.renewals > 1);
 }
 
 ControlLink::~ControlLink() { Stop(); }
@@ -287,32 +287,48 @@ void ControlLink::Beat() {
     return BeatAgainIn(schedule_.Next(active_anywhere_));
   }
   if (peers_.empty()) return;
+  oldest_ = oldest;
+  sent_ = clock_.LocalNow();
+  SendBeat();
+  BeatAgainIn(schedule_.Next(active_ || active_anywhere_));
+}
+
+void ControlLink::SendBeat() {
   BeatMessage beat = {};
   beat.type = BeatMessage::kBeat;
   beat.active = active_;
-  beat.local = clock_.LocalNow();
-  beat.oldest = oldest.value();
+  beat.local = sent_;
+  beat.oldest = oldest_.value();
   beat.safe = safe_point_.oldest_allowed().value();
+  beat.counter = counter_;
   Send(*peers_[0], beat, kMessages);
-  BeatAgainIn(schedule_.Next(active_ || active_anywhere_));
 }
 
 void ControlLink::OnBeat(Peer& peer, const BeatMessage& message) {
   if (peer.node == NodeId()) return;
   peer.active = message.active != 0;
   peer.poked = false;
+  const Nanos now = clock_.LocalNow();
+  const Nanos term = options_.lease(peer.node, now, message.counter);
   Safe safe = options_.report(peer.node, Timestamp(message.oldest & Timestamp::kMaxValue),
                               Timestamp(message.safe & Timestamp::kMaxValue));
   safe_point_.Advance(safe.global_oldest, safe.safe_point);
   const bool was = std::exchange(active_anywhere_, AnybodyActive());
-  BeatMessage answer = {};
-  answer.type = BeatMessage::kAnswer;
-  answer.active = active_anywhere_;
-  answer.local = message.local;
-  answer.cluster = clock_.MasterNow().value();
-  answer.oldest = safe.global_oldest.value();
-  answer.safe = safe.safe_point.value();
-  Send(peer, answer, kMessages);
+  ClockInterval interval;
+  const bool has_clock = clock_.Now(&interval);
+  // Not the last message of a handshake.
+  if (message.local != std::exchange(peer.local, message.local)) {
+    BeatMessage answer = {};
+    answer.type = BeatMessage::kAnswer;
+    answer.active = active_anywhere_;
+    answer.local = message.local;
+    answer.cluster = has_clock ? clock_.MasterNow().value() : 0;
+    answer.oldest = safe.global_oldest.value();
+    answer.safe = safe.safe_point.value();
+    answer.counter = now;
+    answer.term = term;
+    Send(peer, answer, kMessages);
+  }
   if (active_anywhere_ && !was) {
     PokeTheIdle();
     Beat();
@@ -332,14 +348,17 @@ void ControlLink::PokeTheIdle() {
 void ControlLink::OnAnswer(const BeatMessage& message) {
   const Nanos now = clock_.LocalNow();
   if (message.local > now) return;
-  if (options_.answered) options_.answered(message.local);
-  if (clock_.sampled()) {
+  options_.answered(message.local, std::clamp<Nanos>(message.term, 0, options_.lease_ns));
+  if (clock_.sampled() && message.cluster != 0) {
     absl::Status sampled =
         clock_.AddSample(message.local, Timestamp(message.cluster & Timestamp::kMaxValue), now);
     if (!sampled.ok()) return options_.bad_clock(sampled);
   }
   safe_point_.Advance(Timestamp(message.oldest & Timestamp::kMaxValue),
                       Timestamp(message.safe & Timestamp::kMaxValue));
+  // The last beat with the newest counter: whichever of the two the manager reads, it has all of it.
+  counter_ = message.counter;
+  SendBeat();
   const bool was = std::exchange(active_anywhere_, message.active != 0);
   if (first_) std::exchange(first_, nullptr)(absl::OkStatus());
   if (active_anywhere_ && !was && !schedule_.fast()) BeatAgainIn(schedule_.Next(true));

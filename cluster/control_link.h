@@ -4,28 +4,35 @@
 //
 //   member                                manager
 //     BEAT: local time, oldest active, G known  -->  slot of that member, channel 0
-//     slot 0, channel 0   <--  ANSWER: that local time, cluster time, G, S, is anybody active
+//     slot 0, channel 0   <--  ANSWER: that local time, cluster time, G, S, is anybody active, term, counter
+//     BEAT again, the same with that counter    -->  is not answered
 //     slot 1, channel 1   <--  POKE: somebody is active: beat now, do not wait for your slow turn
 //
 // Each side tells the other where its slots are when the connection is made (private data: a name, then
 // address 8, key 4, little-endian). A slot holds the latest message; a newer one may replace it unread, since
-// it says the same, and newer.
+// it says the same, and newer: each BEAT has the newest counter.
+//
+// Lease. BEAT, ANSWER and the BEAT that repeats its counter are the three messages of a handshake by which
+// each side grants the other a lease (lease_book.h).
 //
 // Silence. Each side counts ticks, a fifth of a lease apart, in which it has run and not heard of the other.
 // After six the other is lost: one that has been stopped, or hangs, while its connection is whole. The sixth
 // tick comes between 1 and 1.2 leases after the last message. Ticks and not time: who was itself stopped, or
-// the whole host, first listens again. A member beats at least four times in a lease.
+// the whole host, first listens again.
 //
 // Message (64 bytes, little-endian):
-//   off  size  field      BEAT             ANSWER                POKE
-//   0    1     type       1                2                     3
-//   1    1     active     here             anywhere              -
+//   off  size  field      BEAT                  ANSWER                      POKE
+//   0    1     type       1                     2                           3
+//   1    1     active     here                  anywhere                    -
 //   2    6     zero
-//   8    8     local      send time        the beat's, echoed    -
-//   16   8     cluster    -                manager's time        -
-//   24   8     oldest     oldest active    G, global oldest      -
-//   32   8     safe       G as known here  S, safe point         -
-//   40   16    zero
+//   8    8     local      send time             the beat's, echoed          -
+//   16   8     cluster    -                     manager's time; 0: its      -
+//                                               clock is disabled
+//   24   8     oldest     oldest active         G, global oldest            -
+//   32   8     safe       G as known here       S, safe point               -
+//   40   8     counter    that of the last      manager's local time        -
+//                         ANSWER; 0: none yet
+//   48   8     term       -                     of the lease, ns; 0: none   -
 //   56   8     checksum   XXH3 of bytes 0..55: the copy is whole when this says so
 #ifndef FURROW_CLUSTER_CONTROL_LINK_H_
 #define FURROW_CLUSTER_CONTROL_LINK_H_
@@ -60,7 +67,8 @@ struct BeatMessage {
   uint64_t cluster;
   uint64_t oldest;
   uint64_t safe;
-  uint64_t zero_too[2];
+  int64_t counter;
+  int64_t term;
   uint64_t checksum;
 };
 static_assert(sizeof(BeatMessage) == 64 && sizeof(BeatMessage) <= rdma::WorkRequest::kMaxInline);
@@ -83,10 +91,14 @@ class ControlLink final : public rdma::QueueEvents {
     bool manager = false;
     BeatSchedule::Options schedule;
     Nanos lease_ns = 5 * kSecond;  // how long a peer may be silent
+    int renewals = 4;              // beats in a lease, at least
     // The manager's: one member's report, the answer to it.
     std::function<Safe(NodeId, Timestamp oldest_active, Timestamp known_global)> report;
-    // Member: the manager has answered a beat that was sent at this time of this host's clock.
-    std::function<void(Nanos sent)> answered;
+    // The manager's: LeaseBook::OnRequest(), by this host's clock.
+    std::function<Nanos(NodeId, Nanos now, Nanos counter)> lease;
+    // Member: the manager has answered a beat that was sent at this time of this host's clock; with a lease
+    // of `term`, or with none (0).
+    std::function<void(Nanos sent, Nanos term)> answered;
     // `node` is lost, and nobody said that it leaves. On the control thread; must not block.
     std::function<void(NodeId node, Loss how)> lost;
     // A clock sample that cannot be. On the control thread; must not block.
@@ -131,6 +143,7 @@ class ControlLink final : public rdma::QueueEvents {
     size_t slot = 0;            // where it writes to: the first of ours
     bool active = false;
     bool poked = false;  // and has not beaten since
+    Nanos local = 0;     // of its last beat that was answered
     int silent_ticks = 0;
   };
   static constexpr int kTicksInLease = 5;
@@ -151,6 +164,7 @@ class ControlLink final : public rdma::QueueEvents {
   std::string PrivateData(size_t slot) const;
   void OnBeat(Peer& peer, const BeatMessage& message);
   void OnAnswer(const BeatMessage& message);
+  void SendBeat();
   void Beat();
   void BeatAgainIn(Nanos delay);
   bool AnybodyActive() const;
@@ -182,6 +196,9 @@ class ControlLink final : public rdma::QueueEvents {
   absl::flat_hash_map<NodeId, EventLoop::TimerId> expected_;
   std::function<void(absl::Status)> first_;
   bool active_ = false;  // here, at the last beat
+  Timestamp oldest_;     // the same
+  Nanos sent_ = 0;       // when that was
+  Nanos counter_ = 0;    // of the last answer
   bool active_anywhere_ = false;
 
   Mutex mutex_;

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "cluster/lease_book.h"
 #include "cluster/safe_point_rounds.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -62,6 +63,7 @@ class World {
     std::vector<NodeId> silent;
     std::vector<NodeId> never_came;
     Nanos answered = 0;
+    Nanos term = 0;
     std::vector<absl::Status> bad_clock;
     bool connected = false;
   };
@@ -73,6 +75,7 @@ class World {
   void For(Nanos ns) { FURROW_CHECK(world_.RunFor(ns).ok()); }
   rdma::SimWorld& world() { return world_; }
   uint64_t reports() const { return reports_; }
+  const LeaseBook& book() const { return book_; }
 
  private:
   void Add() {
@@ -95,7 +98,14 @@ class World {
       return ControlLink::Safe{rounds_.global_oldest(), rounds_.safe_point()};
     };
     options.lease_ns = kLease;
-    options.answered = [&host](Nanos sent) { host.answered = sent; };
+    if (id != NodeId(1)) book_.AddKnown(id, Role::kStorage);
+    options.lease = [this](NodeId node, Nanos now, Nanos counter) {
+      return book_.OnRequest(node, now, counter);
+    };
+    options.answered = [&host](Nanos sent, Nanos term) {
+      host.answered = sent;
+      host.term = term;
+    };
     options.lost = [&host](NodeId node, ControlLink::Loss how) {
       (how == ControlLink::Loss::kBroken   ? host.lost
        : how == ControlLink::Loss::kSilent ? host.silent
@@ -111,6 +121,7 @@ class World {
   rdma::SimWorld world_;
   rdma::SimNetwork network_;
   SafePointRounds rounds_;
+  LeaseBook book_{kLease, 1000};
   uint64_t reports_ = 0;
   std::vector<std::unique_ptr<Host>> hosts_;
 };
@@ -159,7 +170,7 @@ TEST(ControlLinkTest, IdleClusterBeatsRarelyAndABusyOneOften) {
   w.For(10 * kSecond);
   uint64_t before = w.reports();
   w.For(10 * kSecond);
-  EXPECT_LE(w.reports() - before, 3u * 12);  // three nodes, about once a second
+  EXPECT_LE(w.reports() - before, 5u * 12);  // about once a second; two members twice each time
   w.host(2).safe_point.PublishOldestActive(WorkerId(0), LowerOf(*w.host(2).clock));
   w.For(2 * kSecond);  // at the latest after its slow period the member notices
   before = w.reports();
@@ -260,6 +271,47 @@ TEST(ControlLinkTest, AnswersTellWhenTheirBeatWasSent) {
   const Nanos now = w.host(1).clock->LocalNow();
   EXPECT_LE(w.host(1).answered, now);
   EXPECT_GE(w.host(1).answered, now - kLease / 2) << "so that leases do not run out";
+}
+
+TEST(ControlLinkTest, ManagerWhoseClockIsDisabledGivesNoSamples) {
+  World w(17);
+  w.host(0).clock->Disable();
+  w.host(1).clock->Disable();
+  w.host(1).clock->RestartSampled();
+  w.For(3 * kLease);
+  ClockInterval now;
+  EXPECT_FALSE(w.host(1).clock->Now(&now));
+  EXPECT_GE(w.host(1).term, kLease / 2) << "leases go on";
+  w.host(0).clock->RestartMaster();
+  EXPECT_TRUE(w.Until([&] { return w.host(1).clock->Now(&now); }));
+}
+
+TEST(ControlLinkTest, EachSideHoldsALeaseOfTheOther) {
+  World w(14);
+  w.For(3 * kLease);
+  const Nanos now = w.host(0).clock->LocalNow();
+  EXPECT_GE(w.book().right(), now + kLease / 2);
+  EXPECT_LE(w.book().right(), now + kLease);
+  for (size_t m : {1, 2}) EXPECT_GE(w.host(m).term, kLease / 2);
+}
+
+TEST(ControlLinkTest, ManagersRightEndsWhenMoreThanHalfAreSilent) {
+  World w(15);
+  w.For(kLease);
+  w.world().Pause(*w.host(1).process);
+  w.For(2 * kLease);
+  EXPECT_GE(w.book().right(), w.host(0).clock->LocalNow()) << "two of three";
+  w.world().Pause(*w.host(2).process);
+  w.For(kLease);
+  EXPECT_LT(w.book().right(), w.host(0).clock->LocalNow());
+}
+
+TEST(ControlLinkTest, HandshakeEndsWithItsThirdMessage) {
+  World w(16);
+  w.For(10 * kSecond);
+  const uint64_t before = w.reports();
+  w.For(10 * kSecond);
+  EXPECT_LE(w.reports() - before, 5u * 12) << "two of each member about once a second, and the manager's own";
 }
 
 }  // namespace

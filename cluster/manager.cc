@@ -24,7 +24,12 @@ constexpr size_t kMaxNonces = 1024;
 
 Manager::Manager(Options options, std::unique_ptr<ConfigStore> store, ControlClient& client,
                  ControlHandler& local, ClusterClock& clock)
-    : options_(std::move(options)), store_(std::move(store)), client_(client), local_(local), clock_(clock) {}
+    : options_(std::move(options)),
+      store_(std::move(store)),
+      client_(client),
+      local_(local),
+      clock_(clock),
+      leases_(options_.lease_ns, clock.drift_ppm()) {}
 
 absl::Status Manager::Lost(const Member& member, const absl::Status& why, absl::string_view what) {
   std::string sentence = absl::StrCat("node ", member.id.value(), " at ", member.control_address,
@@ -204,8 +209,14 @@ absl::Status Manager::Change(const Edit& edit, NodeId joining, NodeId left) {
     version_ = version + 1;
     configuration_ = next;
     regions_.SetConfiguration(next);
-    if (joining != NodeId()) rounds_.Add(joining);
-    if (left != NodeId()) rounds_.Remove(left);
+    if (joining != NodeId()) {
+      rounds_.Add(joining);
+      leases_.AddNew(joining, next.Find(joining)->role);
+    }
+    if (left != NodeId()) {
+      rounds_.Remove(left);
+      leases_.Remove(left);
+    }
   }
   absl::Status adopted = Adopt(next, joining);
   if (!adopted.ok() && joining != NodeId() && !absl::IsUnavailable(adopted)) {
@@ -329,6 +340,17 @@ Manager::Safe Manager::Report(NodeId node, Timestamp oldest_active, Timestamp kn
   MutexLock lock(&mutex_);
   rounds_.Report(node, oldest_active, known_global);
   return {rounds_.global_oldest(), rounds_.safe_point()};
+}
+
+Manager::Leased Manager::Lease(NodeId node, Nanos now, Nanos counter) {
+  MutexLock lock(&mutex_);
+  const Nanos term = leases_.OnRequest(node, now, counter);
+  return {term, leases_.right()};
+}
+
+Nanos Manager::right() const {
+  MutexLock lock(&mutex_);
+  return leases_.right();
 }
 
 Configuration Manager::configuration() const {

@@ -31,6 +31,7 @@
 #include "cluster/control_client.h"
 #include "cluster/control_server.h"
 #include "cluster/host.h"
+#include "cluster/lease_book.h"
 #include "cluster/region_table.h"
 #include "cluster/safe_point_rounds.h"
 
@@ -40,6 +41,7 @@ class Manager {
  public:
   struct Options {
     NodeId self;
+    Nanos lease_ns = kDefaultLeaseNs;
     std::string clock_domain;                 // of this process; empty: no other shares its clock
     Nanos change_timeout_ns = 20 * kSecond;   // for a member to adopt a configuration
     Nanos prepare_timeout_ns = 60 * kSecond;  // for a member to create a region
@@ -82,6 +84,13 @@ class Manager {
     Timestamp safe_point;
   };
   Safe Report(NodeId node, Timestamp oldest_active, Timestamp known_global);
+  // LeaseBook::OnRequest(), and this member's own right after it, by the clock's LocalNow().
+  struct Leased {
+    Nanos term;
+    Nanos right;
+  };
+  Leased Lease(NodeId node, Nanos now, Nanos counter);
+  Nanos right() const;
 
   Configuration configuration() const;
   ConfigStore& store() { return *store_; }
@@ -128,6 +137,7 @@ class Manager {
   Founding founding_ ABSL_GUARDED_BY(mutex_) = Founding::kNotYet;
   uint64_t hellos_ ABSL_GUARDED_BY(mutex_) = 0;
   SafePointRounds rounds_ ABSL_GUARDED_BY(mutex_);
+  LeaseBook leases_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace furrow::cluster

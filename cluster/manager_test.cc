@@ -249,6 +249,20 @@ TEST_F(ManagerTest, NewMemberIsToldFirstAndTheCommitComesAfterAllAcknowledgement
   EXPECT_EQ(manager_->store().Read()->configuration.id, ConfigId(3));
 }
 
+TEST_F(ManagerTest, LeasesFollowTheMembers) {
+  Bootstrap(1);
+  EXPECT_EQ(manager_->right(), LeaseBook::kForever);
+  ASSERT_TRUE(Join(2).ok());
+  EXPECT_EQ(manager_->right(), LeaseBook::kForever) << "node 2 is still on its way";
+  const Manager::Leased first = manager_->Lease(NodeId(2), kSecond, 0);
+  EXPECT_GT(first.term, 0);
+  EXPECT_LT(first.right, LeaseBook::kForever);
+  EXPECT_EQ(manager_->Lease(NodeId(2), 2 * kSecond, 2 * kSecond).right, first.right + kSecond);
+  EXPECT_EQ(manager_->Lease(NodeId(3), 2 * kSecond, 0).term, 0) << "no member";
+  ASSERT_TRUE(Leave(2).ok());
+  EXPECT_EQ(manager_->right(), LeaseBook::kForever);
+}
+
 TEST_F(ManagerTest, ClusterIsFoundedWhenThereIsAMemberForEachCopy) {
   Bootstrap(2);
   EXPECT_TRUE(absl::IsUnavailable(manager_->Allocate({}).status()));

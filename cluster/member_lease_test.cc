@@ -49,24 +49,37 @@ TEST(MemberLeaseTest, RunsFromTheBeatThatWasAnsweredAndNotFromTheGrant) {
 TEST(MemberLeaseTest, EndsBeforeTheManagersWhateverTheDrift) {
   SetClock time;
   for (const int64_t ppm : {0, 200, 1000}) {
-    ClusterClock clock(time, {.drift_ppm = ppm});
-    MemberLease lease(clock);
     for (const Nanos ns : {kMinLeaseNs, kDefaultLeaseNs, kMaxLeaseNs, kDefaultLeaseNs + 1}) {
       SCOPED_TRACE(testing::Message() << ns << " ns, " << ppm << " ppm");
       const double drift = static_cast<double>(ppm) / 1e6;
-      EXPECT_LE(static_cast<double>(lease.TermOf(ns)) / (1 - drift), static_cast<double>(ns) / (1 + drift));
-      EXPECT_GT(lease.TermOf(ns), ns - ns / 400) << "and not much";
-      lease.Answered(time.now, ns);
+      EXPECT_LE(static_cast<double>(TermOf(ns, ppm)) / (1 - drift), static_cast<double>(ns) / (1 + drift));
+      EXPECT_GT(TermOf(ns, ppm), ns - ns / 400) << "and not much";
     }
   }
   ClusterClock clock(time, {});
   MemberLease lease(clock);
   lease.Answered(time.now, kSecond);
   lease.Grant();
-  time.now += lease.TermOf(kSecond) - 1;
+  time.now += TermOf(kSecond, clock.drift_ppm()) - 1;
   EXPECT_TRUE(lease.valid());
   time.now += 1;
   EXPECT_FALSE(lease.valid());
+}
+
+TEST(MemberLeaseTest, ManagersEndsWithWhatItsMembersHaveGrantedWhichMayBecomeLess) {
+  SetClock time;
+  ClusterClock clock(time, {});
+  MemberLease lease(clock);
+  lease.SetUntil(MemberLease::kForever);
+  lease.Grant();
+  time.now += 1000 * kSecond;
+  EXPECT_TRUE(lease.valid());
+  lease.SetUntil(time.now + 10);
+  EXPECT_TRUE(lease.valid());
+  time.now += 10;
+  EXPECT_FALSE(lease.valid());
+  lease.SetUntil(time.now + 10);
+  EXPECT_TRUE(lease.valid());
 }
 
 }  // namespace

@@ -34,6 +34,7 @@ const client::OptionNames& FlagsOf(const std::string& command) {
                                                      {"replicas", "--replicas"},
                                                      {"region_bytes", "--region-size"},
                                                      {"lease_ns", "--lease"},
+                                                     {"lease_renewals", "--lease-renewals"},
                                                      {"log_ring_bytes", "--log-ring"},
                                                      {"message_ring_bytes", "--message-ring"},
                                                      {"clock_offset_ns", "--clock-offset"},

@@ -80,6 +80,8 @@ absl::Status Parse(const std::vector<std::string>& arguments, NodeFlags* f) {
   flags.Size("region-size", &m.region_bytes, "founder: bytes of a region (default 64M)");
   flags.Duration("lease", &m.lease_ns,
                  "founder: how long any member may be silent before it is lost (default 5s)");
+  flags.Number("lease-renewals", "N", &m.lease_renewals,
+               "how often in a lease this node renews it (default 4)");
   flags.Text("durability", "MODE", &f->durability,
              "replicated: memory of all copies; other modes are not there yet");
   flags.Number("workers", "N", &f->workers, "threads that run transactions (default 1)");
