@@ -306,7 +306,9 @@ TEST_P(MeshContractTest, HeadWordOfFormerPeerIsGoneWithItsConnection) {
     request.remote = word;
     EXPECT_TRUE(over.Post(request).ok());
     Completion completion;
-    EXPECT_TRUE(RunUntil([&] { return queue->Poll(std::span(&completion, 1)) == 1; }));
+    EXPECT_TRUE(RunUntil([&] {
+      return queue->Poll(std::span(&completion, 1)) == 1 && completion.kind == Completion::Kind::kRequest;
+    }));
     return completion.status;
   };
   std::unique_ptr<Connection> first = connect(1);
@@ -324,7 +326,9 @@ TEST_P(MeshContractTest, HeadWordOfFormerPeerIsGoneWithItsConnection) {
   std::unique_ptr<Connection> second = connect(2);
   const MeshAnswer now = *UnpackAnswer(second->peer_private_data());
   EXPECT_NE(now.reply_head.key, old.reply_head.key);
-  EXPECT_EQ(write_word(*second, FromWire(old.reply_head)), CompletionStatus::kRemoteAccess);
+  // The word that it was refused may be lost.
+  EXPECT_THAT(write_word(*second, FromWire(old.reply_head)),
+              testing::AnyOf(CompletionStatus::kRemoteAccess, CompletionStatus::kPeerGone));
 }
 
 TEST_P(MeshContractTest, AnotherNodeAtTheEndpointIsRefused) {

@@ -17,7 +17,7 @@ constexpr char kContainerAdvice[] =
     "start the container with --device=/dev/infiniband --cap-add=IPC_LOCK --ulimit memlock=-1 "
     "--network=host (Kubernetes: an RDMA device plug-in, and IPC_LOCK in securityContext.capabilities)";
 
-bool Usable(const DeviceFacts& device) { return device.problem.empty() && device.transport != "iWARP"; }
+bool Usable(const DeviceFacts& device) { return device.problem.empty(); }
 
 bool AnyUsable(const HostFacts& facts) {
   return std::any_of(facts.devices.begin(), facts.devices.end(), Usable);
@@ -71,15 +71,16 @@ void CheckDevices(const HostFacts& facts, const Plan& plan, Findings* findings) 
       const std::string found = absl::StrCat(what, "; it cannot be used: ", why);
       fatal ? findings->Error(found, advice) : findings->Warning(found, advice);
     };
-    if (device.transport == "iWARP") {
-      cannot("iWARP has no WRITE with immediate data", "use an InfiniBand or RoCE card (docs/rdma.md)");
-    } else if (!Usable(device)) {
+    if (!Usable(device)) {
       cannot(device.problem, facts.container
                                  ? kContainerAdvice
                                  : "load the modules ib_uverbs and rdma_ucm, and let the user of Furrow "
                                    "read and write /dev/infiniband/* (a udev rule, or the group rdma)");
     } else if (device.driver.empty() && fabric.verbs) {
       findings->Warning(what, "a software device is for tests: it takes the processor for every packet");
+    } else if (device.transport == "iWARP" && fabric.verbs) {
+      findings->Warning(what,
+                        "Furrow has run on no iWARP card yet: read what differs in docs/rdma.md, and try");
     } else {
       findings->Ok(what);
     }
@@ -111,10 +112,11 @@ void CheckPorts(const HostFacts& facts, const Plan& plan, Findings* findings) {
 void CheckGids(const HostFacts& facts, const Plan& plan, Findings* findings) {
   const std::string wanted = GidOf(plan.Host());
   std::vector<std::string> others;
-  bool found = false, version1 = false, infiniband = false;
+  bool found = false, version1 = false, infiniband = false, iwarp = false;
   for (const DeviceFacts& device : facts.devices) {
     for (const PortFacts& port : device.ports) {
       infiniband |= port.link_layer == "InfiniBand" && port.state == "ACTIVE";
+      iwarp |= device.transport == "iWARP" && port.state == "ACTIVE";
       for (const GidFacts& gid : port.gids) {
         const std::string line =
             absl::StrCat(PortName(device, port), ": GID ", gid.index, " is ", AddressOf(gid.address), " (",
@@ -135,6 +137,9 @@ void CheckGids(const HostFacts& facts, const Plan& plan, Findings* findings) {
   if (infiniband) {
     findings->Ok(absl::StrCat("an InfiniBand port needs no GID for ", plan.Host(),
                               ": the address must be that of its IPoIB interface"));
+  } else if (iwarp) {
+    findings->Ok(absl::StrCat("an iWARP port needs no GID for ", plan.Host(),
+                              ": the address must be that of its network interface"));
   } else if (version1) {
     findings->Warning(absl::StrCat(plan.Host(), " has a GID of RoCE v1 only"),
                       "packets of v1 pass no router, and peers must use the same version: enable RoCE v2 "

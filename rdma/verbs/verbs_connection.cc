@@ -18,7 +18,10 @@
 
 namespace furrow::rdma {
 VerbsConnection::VerbsConnection(std::shared_ptr<VerbsQueue> queue, ConnectionLimits limits)
-    : queue_(std::move(queue)), limits_(limits), ledger_(limits.max_requests) {}
+    : queue_(std::move(queue)),
+      limits_(limits),
+      iwarp_(queue_->parts()->device->iwarp()),
+      ledger_(limits.max_requests) {}
 
 absl::StatusOr<std::unique_ptr<VerbsConnection>> VerbsConnection::Make(std::shared_ptr<VerbsQueue> queue,
                                                                        ConnectionLimits limits) {
@@ -41,9 +44,12 @@ uint32_t VerbsConnection::receive_entries() const {
 
 absl::Status VerbsConnection::MakePair() {
   VerbsParts& parts = *queue_->parts();
-  if (limits_.max_receives > 0) {
-    FURROW_ASSIGN_OR_RETURN(inbox_file_, MemoryFile::Anonymous(limits_.max_receives * Fabric::kMaxSend));
-    FURROW_ASSIGN_OR_RETURN(inbox_, parts.memory->Add(inbox_file_.bytes(), Access::kWrite));
+  const size_t words = iwarp_ ? (receive_entries() + 1) * sizeof(uint32_t) : 0;
+  if (limits_.max_receives + words > 0) {
+    FURROW_ASSIGN_OR_RETURN(inbox_file_,
+                            MemoryFile::Anonymous(limits_.max_receives * Fabric::kMaxSend + words));
+    FURROW_ASSIGN_OR_RETURN(
+        inbox_, parts.memory->Add(inbox_file_.bytes(), iwarp_ ? Access::kReadWrite : Access::kWrite));
   }
   FURROW_ASSIGN_OR_RETURN(slot_, queue_->AddConnection(this, send_entries(), receive_entries()));
   work_id_ = queue_->WorkId(slot_);
@@ -157,7 +163,7 @@ bool VerbsConnection::idle() const {
     marker_wanted_ = true;
     ServeLater();
   }
-  return pair_ == nullptr;
+  return pair_ == nullptr && !rest_is_open_;
 }
 
 void VerbsConnection::ServeLater() const {
@@ -172,7 +178,9 @@ void VerbsConnection::Announce() {
                   .channel = static_cast<uint8_t>(std::countr_zero(channels)),
                   .connection = this});
   }
-  if (lose_when_announced_) queue_->Push({.kind = Completion::Kind::kDisconnected, .connection = this});
+  if (!lose_when_announced_) return;
+  TakeDown();
+  queue_->Push({.kind = Completion::Kind::kDisconnected, .connection = this});
 }
 
 void VerbsConnection::TakeDown() {
@@ -182,8 +190,21 @@ void VerbsConnection::TakeDown() {
   if (int error = ibv_modify_qp(pair_, &attributes, IBV_QP_STATE); error != 0) {
     FURROW_LOG(ERROR) << CallFailed("ibv_modify_qp to ERR", error).message();
   }
+  if (queue_->parts()->device->forgets()) {
+    Die();
+    rest_is_open_ = true;
+    queue_->EndRestLater(slot_);
+    return;
+  }
   // Requests that did not ask and have ended well tell nobody; the marker, flushed behind them, does.
   if (ledger_.unasked() > 0) PostMarker(/*last=*/true);
+  Account();
+}
+
+void VerbsConnection::EndRest() {
+  rest_is_open_ = false;
+  Doom();
+  EndDoomed();
   Account();
 }
 
@@ -206,7 +227,15 @@ bool VerbsConnection::OnReceive(const ibv_wc& entry) {
     return false;
   }
   ++used_receives_;
-  const Immediate immediate(be32toh(entry.imm_data));
+  uint32_t word = entry.imm_data;
+  if (iwarp_) {
+    if (entry.byte_len != sizeof(word)) {
+      Break("it sent what is no word");
+      return false;
+    }
+    std::memcpy(&word, WordAt(static_cast<uint32_t>(entry.wr_id)), sizeof(word));
+  }
+  const Immediate immediate(be32toh(word));
   switch (immediate.kind()) {
     case Immediate::kNotify: {
       ++polled_notifies_;

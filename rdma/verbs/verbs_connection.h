@@ -7,6 +7,12 @@
 // peer's queue always has a receive for what arrives. A SEND is a WRITE into a cell of the peer's inbox,
 // which a posted receive gives credit for.
 //
+// On iWARP there is no WRITE with immediate data, and a WRITE has ended when its bytes are the transport's,
+// not when they are at the peer. So there a notification is the WRITE and a SEND of the 4 bytes behind it,
+// which is delivered after the WRITE's bytes are placed; and who asks for the end of WRITEs asks for that of
+// a READ of nothing behind them. An entry of the ledger is then up to three requests of the device, in one
+// doorbell.
+//
 // Threads: all of it belongs to the queue's thread, except the setup (before the queue's thread sees the
 // connection) and LosePeer().
 #ifndef FURROW_RDMA_VERBS_VERBS_CONNECTION_H_
@@ -81,7 +87,9 @@ class VerbsConnection final : public Connection {
   uint32_t id() const { return id_; }
 
   // --- for the queue ---
-  uint32_t send_entries() const { return SendLedger::capacity(limits_.max_requests); }
+  uint32_t send_entries() const {
+    return SendLedger::capacity(limits_.max_requests) * (iwarp_ ? static_cast<uint32_t>(kParts) : 1);
+  }
   uint32_t receive_entries() const;
   // The owner has it: what has come for it meanwhile follows.
   void Announce();
@@ -100,9 +108,12 @@ class VerbsConnection final : public Connection {
   void TakeDown();
   // As the process of a killed node.
   void Die();
+  // The queue pair is gone and all that the device had to say has been polled: the rest ends as kPeerGone.
+  void EndRest();
 
  private:
   static constexpr size_t kChain = 32;
+  static constexpr size_t kParts = 3;
   static constexpr uint32_t kNoSlot = UINT32_MAX;
   struct Chain;
   struct Receive {
@@ -117,13 +128,20 @@ class VerbsConnection final : public Connection {
   // How the request will end if it cannot go to the device; else kOk, and the key of its buffer.
   CompletionStatus Check(const WorkRequest& request, uint32_t* key) const;
   void PostChain(std::span<const WorkRequest> requests);
-  void Fill(const WorkRequest& request, uint32_t key, bool ask, uint64_t number, ibv_send_wr& wr,
-            ibv_sge& sge);
-  void FillNotify(const WorkRequest& request, ibv_send_wr& wr);
+  void Fill(const WorkRequest& request, uint32_t key, bool ask, uint64_t number, Chain& chain);
+  void FillNotify(const WorkRequest& request, ibv_send_wr& wr, uint64_t number, Chain& chain);
+  ibv_send_wr& Add(Chain& chain, uint64_t number) const;
+  // The immediate data of `write`; on iWARP a SEND behind it, and `write` may be null.
+  void Tell(Chain& chain, ibv_send_wr* write, uint64_t number, uint32_t immediate, bool solicited);
+  void AddProof(Chain& chain, uint64_t number) const;
   // False: the device refuses it, or a part of it, which is doomed.
   bool Submit(Chain& chain);
   // Not even a marker goes to the device: nothing will tell the ends of what did not ask. Ends everything.
   void GiveUp();
+  void Doom();
+  std::byte* WordAt(uint32_t receive) const {
+    return inbox_file_.data() + limits_.max_receives * Fabric::kMaxSend + receive * sizeof(uint32_t);
+  }
   // A WRITE of nothing, with `immediate` unless it is a marker. False: it does not fit now, or the device
   // refuses it.
   bool PostInternal(uint32_t immediate, bool solicited);
@@ -143,6 +161,7 @@ class VerbsConnection final : public Connection {
   // Constant once the queue's thread sees the connection.
   const std::shared_ptr<VerbsQueue> queue_;
   const ConnectionLimits limits_;
+  const bool iwarp_;
   uint32_t slot_ = kNoSlot;
   uint64_t work_id_ = 0;
   ibv_qp* pair_ = nullptr;  // null once dead
@@ -158,11 +177,12 @@ class VerbsConnection final : public Connection {
 
   // The queue's thread only.
   SendLedger ledger_;
-  uint32_t accounted_ = 0;  // of the ledger's, what the queue knows
-  uint32_t unpolled_ = 0;   // completions in the queue
-  bool failed_ = false;     // a request has failed
-  bool doomed_ = false;     // one will fail, when what is before it has ended
-  bool down_ = false;       // the queue pair is in its error state
+  uint32_t accounted_ = 0;     // of the ledger's, what the queue knows
+  uint32_t unpolled_ = 0;      // completions in the queue
+  bool failed_ = false;        // a request has failed
+  bool doomed_ = false;        // one will fail, when what is before it has ended
+  bool down_ = false;          // the queue pair is in its error state
+  bool rest_is_open_ = false;  // EndRest() will be called
   bool announced_ = false;
   bool lose_when_announced_ = false;
   bool serving_ = false;              // in the queue's list of this batch
@@ -179,6 +199,7 @@ class VerbsConnection final : public Connection {
   uint64_t owed_wake_ = 0;  // channels
   uint64_t owed_quiet_ = 0;
   // From the peer.
+  uint32_t next_receive_ = 0;     // to post
   uint32_t used_receives_ = 0;    // to give back to the device
   uint32_t polled_notifies_ = 0;  // to give back to the peer
   uint32_t new_receives_ = 0;     // posted, the peer does not know

@@ -179,8 +179,9 @@ void VerbsDaemon::Run() {
       Peer& peer = *peers_[i];
       if (!peer.over) Work(peer);
       if (!peer.over) Expire(peer, now);
+      if (!peer.over) ExpireProbe(peer, now);
       if (!peer.over && peer.state == State::kReady && (probe || peer.link->TakeProbe()))
-        peer.session->Probe();
+        peer.session->Probe(now);
     }
     std::erase_if(peers_, [this](const std::unique_ptr<Peer>& peer) {
       if (peer->over) EndPeer(*peer);
@@ -348,6 +349,16 @@ void VerbsDaemon::Expire(Peer& peer, Nanos now) {
   ExpireLines(peer, now);
   // A handshake that nobody waits for any more.
   if (peer.initiator && peer.state != State::kReady && peer.waiting.empty()) peer.over = true;
+}
+
+// InfiniBand's devices give a request up by themselves.
+void VerbsDaemon::ExpireProbe(Peer& peer, Nanos now) {
+  if (!parts_->device->iwarp() || peer.session == nullptr) return;
+  const Nanos since = peer.session->probing_since();
+  if (since == kNever || now - since < kProbePatience) return;
+  Fail(peer, absl::UnavailableError(absl::StrCat("the peer's device has not answered for ",
+                                                 (now - since) / kMillisecond,
+                                                 " ms: the peer is dead or its link is cut")));
 }
 
 void VerbsDaemon::EndId(rdma_cm_id* id, bool connecting) {

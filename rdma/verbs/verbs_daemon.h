@@ -64,6 +64,8 @@ class VerbsDaemon {
   static constexpr size_t kMaxStrangers = 256;
   static constexpr Nanos kHandshakeTime = 30 * kSecond;
   static constexpr Nanos kProbeEvery = kSecond;
+  // On iWARP, whose transport would go on for many minutes.
+  static constexpr Nanos kProbePatience = 5 * kSecond;
   // What the end of the fabric waits for its last messages to arrive.
   static constexpr Nanos kFlushTime = kSecond;
 
@@ -131,6 +133,7 @@ class VerbsDaemon {
   void Work(Peer& peer);
   void Flush(Peer& peer);
   void Expire(Peer& peer, Nanos now);
+  void ExpireProbe(Peer& peer, Nanos now);
   void EndPeer(Peer& peer);
   // `connecting`: the connection manager has been asked to connect it, and has not answered.
   void EndId(rdma_cm_id* id, bool connecting = false);

@@ -104,11 +104,10 @@ VerbsDevice::~VerbsDevice() {
 }
 
 absl::Status VerbsDevice::Inspect() {
-  if (context_->device->transport_type != IBV_TRANSPORT_IB) {
+  iwarp_ = context_->device->transport_type == IBV_TRANSPORT_IWARP;
+  if (!iwarp_ && context_->device->transport_type != IBV_TRANSPORT_IB) {
     return absl::UnavailableError(
-        absl::StrCat("the device ", name_,
-                     " speaks iWARP. Furrow's verbs fabric needs WRITE with immediate data "
-                     "and queue pairs that it connects itself: InfiniBand or RoCE"));
+        absl::StrCat("the device ", name_, " speaks neither InfiniBand nor RoCE nor iWARP"));
   }
   ibv_device_attr device = {};
   if (int error = ibv_query_device(context_, &device); error != 0)

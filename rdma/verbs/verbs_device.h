@@ -39,7 +39,7 @@ struct DeviceLimits {
 
 class VerbsDevice {
  public:
-  // Unavailable: no RDMA here, no device with that address, the port is down, or it speaks iWARP.
+  // Unavailable: no RDMA here, no device with that address, or the port is down.
   // InvalidArgument: no address of this host.
   static absl::StatusOr<std::unique_ptr<VerbsDevice>> Open(const VerbsOptions& options);
   ~VerbsDevice();
@@ -53,6 +53,10 @@ class VerbsDevice {
   bool software() const { return software_; }
   // No GIDs, lanes or packets of the fabric's own: the transport is TCP.
   bool iwarp() const { return iwarp_; }
+  // Requests that meet a queue pair in its error state never end: the kernel's siw leaves those of processes.
+  bool forgets() const { return iwarp_ && software_; }
+  // False: a queue that is armed for solicited completions never fires (siw in Linux 6.1).
+  bool solicits() const { return !forgets(); }
   absl::StatusOr<Gid> GidAt(int index) const;
   // Unavailable, with what its state is: the link is down.
   absl::Status CheckPort() const;

@@ -67,6 +67,7 @@ void VerbsDaemon::SendProof(Peer& peer) {
   VerbsMessage proof = Message(VerbsMessageType::kProof);
   const std::string mac = ProveSecret(identity_.secret, peer.transcript, /*by_initiator=*/true);
   std::memcpy(proof.proof, mac.data(), kProofBytes);
+  peer.session->TellProbed(&proof.end);
   peer.link->Send(proof);
 }
 
@@ -79,6 +80,8 @@ absl::Status VerbsDaemon::OnProof(Peer& peer, const VerbsMessage& message) {
   VerbsMessage welcome = Message(VerbsMessageType::kWelcome);
   const std::string mac = ProveSecret(identity_.secret, peer.transcript, /*by_initiator=*/false);
   std::memcpy(welcome.proof, mac.data(), kProofBytes);
+  peer.session->TellProbed(&welcome.end);
+  peer.session->LearnProbed(message.end);
   peer.link->Send(welcome);
   peer.state = State::kReady;
   peer.deadline = kNever;
@@ -90,6 +93,7 @@ absl::Status VerbsDaemon::OnWelcome(Peer& peer, const VerbsMessage& message) {
   if (!SameProof(ProofOf(message), ProveSecret(identity_.secret, peer.transcript, /*by_initiator=*/false))) {
     return NotOfThisCluster(peer.endpoint);
   }
+  peer.session->LearnProbed(message.end);
   peer.state = State::kReady;
   for (auto& opening : std::exchange(peer.waiting, {})) SendOpen(peer, std::move(opening));
   return absl::OkStatus();

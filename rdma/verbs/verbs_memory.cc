@@ -40,6 +40,8 @@ absl::StatusOr<ibv_mr*> VerbsMemory::Add(std::span<std::byte> bytes, Access acce
   int rights = IBV_ACCESS_LOCAL_WRITE;
   if (access == Access::kRead || access == Access::kReadWrite) rights |= IBV_ACCESS_REMOTE_READ;
   if (access == Access::kWrite || access == Access::kReadWrite) rights |= IBV_ACCESS_REMOTE_WRITE;
+  // iWARP's answer to a READ is a WRITE of the peer's device for cards, and this memory is for nothing else.
+  if (access == Access::kNone && device_.iwarp() && !device_.software()) rights |= IBV_ACCESS_REMOTE_WRITE;
   ibv_mr* registration = ibv_reg_mr(device_.domain(), bytes.data(), bytes.size(), rights);
   const int error = errno;
   MutexLock lock(&mutex_);

@@ -2,8 +2,9 @@
 // device's.
 //
 // Rights: memory for peers to read gets remote read, memory for them to write remote write, none more; every
-// piece gets local write, since it may be the target of a READ. Relaxed ordering is never asked for: a record
-// must not be overtaken by its notification.
+// piece gets local write, since it may be the target of a READ. On iWARP the target of a READ needs remote
+// write, which kNone has there; a READ into memory that peers may only read fails on iWARP's cards. Relaxed
+// ordering is never asked for: a record must not be overtaken by its notification.
 //
 // The keys of cards are not random. They need not be: only queue pairs of the same protection domain can use
 // them, and a fabric connects such a pair only with a peer that has proved that it knows the cluster's

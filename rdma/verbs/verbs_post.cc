@@ -30,11 +30,14 @@ const char* NameOf(const SendEntry& entry) {
 
 }  // namespace
 
-// Requests that go to the device with one doorbell.
+// Requests that go to the device with one doorbell. An entry of the ledger is one of the device's, or up to
+// kParts where notifications and ends are requests of their own (see verbs_connection.h).
 struct VerbsConnection::Chain {
-  std::array<ibv_send_wr, kChain + 1> requests;  // a marker may follow
-  std::array<ibv_sge, kChain> places;
-  std::array<uint64_t, kChain + 1> numbers;
+  static constexpr size_t kMost = kChain * kParts + 1;
+  std::array<ibv_send_wr, kMost> requests;
+  std::array<ibv_sge, kMost> places;
+  std::array<uint32_t, kMost> words;  // what a SEND of a word carries
+  std::array<uint64_t, kMost> numbers;
   size_t count = 0;
 };
 
@@ -91,45 +94,51 @@ void VerbsConnection::PostChain(std::span<const WorkRequest> requests) {
       doomed_ = true;
       continue;
     }
-    chain.numbers[chain.count] = number;
-    Fill(request, key, ask, number, chain.requests[chain.count], chain.places[chain.count]);
-    ++chain.count;
+    Fill(request, key, ask, number, chain);
   }
   Submit(chain);
   if (doomed_ && ledger_.unasked() > 0 && !down_) PostMarker(/*last=*/true);
 }
 
-void VerbsConnection::Fill(const WorkRequest& request, uint32_t key, bool ask, uint64_t number,
-                           ibv_send_wr& wr, ibv_sge& place) {
-  place = {.addr = reinterpret_cast<uint64_t>(request.local.data()),
-           .length = static_cast<uint32_t>(request.local.size()),
-           .lkey = key};
+ibv_send_wr& VerbsConnection::Add(Chain& chain, uint64_t number) const {
+  chain.numbers[chain.count] = number;
+  ibv_send_wr& wr = chain.requests[chain.count];
   wr = {};
   wr.wr_id = work_id_ | static_cast<uint32_t>(number);
-  wr.sg_list = &place;
+  wr.sg_list = &chain.places[chain.count];
+  ++chain.count;
+  return wr;
+}
+
+void VerbsConnection::Fill(const WorkRequest& request, uint32_t key, bool ask, uint64_t number,
+                           Chain& chain) {
+  const bool read = request.opcode == Opcode::kRead;
+  ibv_send_wr& wr = Add(chain, number);
+  *wr.sg_list = {.addr = reinterpret_cast<uint64_t>(request.local.data()),
+                 .length = static_cast<uint32_t>(request.local.size()),
+                 .lkey = key};
   wr.num_sge = request.local.empty() ? 0 : 1;
-  wr.send_flags = ask ? IBV_SEND_SIGNALED : 0;
+  if (ask && (!iwarp_ || read)) wr.send_flags = IBV_SEND_SIGNALED;
   if (request.inlined) wr.send_flags |= IBV_SEND_INLINE;
   wr.wr.rdma.remote_addr = request.remote.address;
   wr.wr.rdma.rkey = request.remote.key.value();
-  if (request.opcode == Opcode::kRead) {
+  if (read) {
     wr.opcode = IBV_WR_RDMA_READ;
     return;
   }
+  wr.opcode = IBV_WR_RDMA_WRITE;
   if (request.opcode == Opcode::kSend) {
-    wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-    wr.send_flags |= IBV_SEND_SOLICITED;
-    wr.imm_data = htobe32(Immediate::Send(request.local.size()));
     wr.wr.rdma.remote_addr = peer_end_.inbox + sent_++ % limits_.max_receives * Fabric::kMaxSend;
     wr.wr.rdma.rkey = peer_end_.inbox_key;
     --send_credits_;
-    return;
+    Tell(chain, &wr, number, Immediate::Send(request.local.size()), /*solicited=*/true);
+  } else if (request.notify != WorkRequest::Notify::kNone) {
+    FillNotify(request, wr, number, chain);
   }
-  wr.opcode = IBV_WR_RDMA_WRITE;
-  if (request.notify != WorkRequest::Notify::kNone) FillNotify(request, wr);
+  if (ask && iwarp_) AddProof(chain, number);
 }
 
-void VerbsConnection::FillNotify(const WorkRequest& request, ibv_send_wr& wr) {
+void VerbsConnection::FillNotify(const WorkRequest& request, ibv_send_wr& wr, uint64_t number, Chain& chain) {
   const bool wake = request.notify == WorkRequest::Notify::kWake;
   const uint8_t channel = request.channel & 63;
   if (notify_credits_ == 0) {
@@ -138,10 +147,38 @@ void VerbsConnection::FillNotify(const WorkRequest& request, ibv_send_wr& wr) {
   }
   --notify_credits_;
   const bool last = notify_credits_ == 0;
-  wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-  wr.imm_data = htobe32(Immediate::Notify(channel, last));
   // The last one wakes in any case: a waking one that comes after it has to wait for its credits.
-  if (wake || last) wr.send_flags |= IBV_SEND_SOLICITED;
+  Tell(chain, &wr, number, Immediate::Notify(channel, last), wake || last);
+}
+
+void VerbsConnection::Tell(Chain& chain, ibv_send_wr* write, uint64_t number, uint32_t immediate,
+                           bool solicited) {
+  if (!iwarp_) [[likely]] {
+    write->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+    write->imm_data = htobe32(immediate);
+    if (solicited) write->send_flags |= IBV_SEND_SOLICITED;
+    return;
+  }
+  uint32_t& word = chain.words[chain.count];
+  word = htobe32(immediate);
+  ibv_send_wr& send = Add(chain, number);
+  *send.sg_list = {.addr = reinterpret_cast<uint64_t>(&word), .length = sizeof(word), .lkey = 0};
+  send.num_sge = 1;
+  send.opcode = IBV_WR_SEND;
+  send.send_flags = IBV_SEND_INLINE | (solicited ? IBV_SEND_SOLICITED : 0);
+}
+
+// A READ of a word of the peer's inbox, whatever is in it: when it ends, all before it has been placed.
+void VerbsConnection::AddProof(Chain& chain, uint64_t number) const {
+  ibv_send_wr& wr = Add(chain, number);
+  *wr.sg_list = {.addr = reinterpret_cast<uint64_t>(WordAt(receive_entries())),
+                 .length = sizeof(uint32_t),
+                 .lkey = VerbsMemory::LocalKey(inbox_)};
+  wr.num_sge = 1;
+  wr.opcode = IBV_WR_RDMA_READ;
+  wr.send_flags = IBV_SEND_SIGNALED;
+  wr.wr.rdma.remote_addr = peer_end_.inbox;
+  wr.wr.rdma.rkey = peer_end_.inbox_key;
 }
 
 bool VerbsConnection::Submit(Chain& chain) {
@@ -163,9 +200,14 @@ bool VerbsConnection::Submit(Chain& chain) {
 
 void VerbsConnection::GiveUp() {
   Die();
+  Doom();
+}
+
+void VerbsConnection::Doom() {
   if (ledger_.under_way() == 0) return;
-  FURROW_LOG(ERROR) << "how " << ledger_.under_way() << " requests to node " << link_->peer().value()
-                    << " have ended cannot be known any more";
+  if (!failed_)
+    FURROW_LOG(ERROR) << "how " << ledger_.under_way() << " requests to node " << link_->peer().value()
+                      << " have ended cannot be known any more";
   ledger_.Doom(ledger_.head(), CompletionStatus::kPeerGone);
 }
 
@@ -176,14 +218,15 @@ bool VerbsConnection::PostInternal(uint32_t immediate, bool solicited) {
   }
   Chain chain;
   bool ask = false;
-  chain.numbers[0] = ledger_.Add({.internal = true}, &ask);
-  ibv_send_wr& wr = chain.requests[0];
-  wr = {};
-  wr.wr_id = work_id_ | static_cast<uint32_t>(chain.numbers[0]);
-  wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-  wr.imm_data = htobe32(immediate);
-  wr.send_flags = (ask ? IBV_SEND_SIGNALED : 0) | (solicited ? IBV_SEND_SOLICITED : 0);
-  chain.count = 1;
+  const uint64_t number = ledger_.Add({.internal = true}, &ask);
+  if (iwarp_) {
+    Tell(chain, nullptr, number, immediate, solicited);
+    if (ask) AddProof(chain, number);
+  } else {
+    ibv_send_wr& wr = Add(chain, number);
+    if (ask) wr.send_flags = IBV_SEND_SIGNALED;
+    Tell(chain, &wr, number, immediate, solicited);
+  }
   if (Submit(chain)) return true;
   if (ledger_.unasked() > 0 && !down_) PostMarker(/*last=*/true);
   return false;
@@ -195,13 +238,14 @@ bool VerbsConnection::PostMarker(bool last) {
   if (!last && !ledger_.FitsInternal()) return false;
   Chain chain;
   bool ask = true;
-  chain.numbers[0] = ledger_.Add({.internal = true}, &ask);
-  ibv_send_wr& wr = chain.requests[0];
-  wr = {};
-  wr.wr_id = work_id_ | static_cast<uint32_t>(chain.numbers[0]);
-  wr.opcode = IBV_WR_RDMA_WRITE;
-  wr.send_flags = IBV_SEND_SIGNALED;
-  chain.count = 1;
+  const uint64_t number = ledger_.Add({.internal = true}, &ask);
+  if (iwarp_) {
+    AddProof(chain, number);
+  } else {
+    ibv_send_wr& wr = Add(chain, number);
+    wr.opcode = IBV_WR_RDMA_WRITE;
+    wr.send_flags = IBV_SEND_SIGNALED;
+  }
   if (Submit(chain)) return true;
   if (down_) {
     GiveUp();
@@ -214,12 +258,20 @@ bool VerbsConnection::PostMarker(bool last) {
 void VerbsConnection::PostReceives(uint32_t count) {
   while (count > 0) {
     std::array<ibv_recv_wr, kChain> receives;
+    std::array<ibv_sge, kChain> places;
     const uint32_t batch = std::min<uint32_t>(count, kChain);
     for (uint32_t i = 0; i < batch; ++i) {
-      receives[i] = {.wr_id = work_id_,
+      // They are used in the order of posting, so each has a word of its own for as long as it is posted.
+      const uint32_t index = iwarp_ ? next_receive_++ % receive_entries() : 0;
+      receives[i] = {.wr_id = work_id_ | index,
                      .next = i + 1 < batch ? &receives[i + 1] : nullptr,
-                     .sg_list = nullptr,
-                     .num_sge = 0};
+                     .sg_list = iwarp_ ? &places[i] : nullptr,
+                     .num_sge = iwarp_ ? 1 : 0};
+      if (iwarp_) {
+        places[i] = {.addr = reinterpret_cast<uint64_t>(WordAt(index)),
+                     .length = sizeof(uint32_t),
+                     .lkey = VerbsMemory::LocalKey(inbox_)};
+      }
     }
     ibv_recv_wr* bad = nullptr;
     if (int error = ibv_post_recv(pair_, receives.data(), &bad); error != 0) {
@@ -276,19 +328,21 @@ void VerbsConnection::MakeUpNotifications() {
 void VerbsConnection::OnSent(uint32_t low, int status, uint32_t vendor_error) {
   const uint64_t number = ledger_.Number(low);
   if (!ledger_.Contains(number)) return;
+  // On iWARP a WRITE before a failure may have been refused just as well: only a proof would have told.
+  const bool unknown = iwarp_ && status != IBV_WC_SUCCESS;
+  if (status != IBV_WC_SUCCESS && !failed_) {
+    last_status_ = status;
+    last_vendor_error_ = vendor_error;
+  }
   while (ledger_.head() != number) {
     const SendEntry entry = ledger_.Pop();
-    End(entry, entry.doom);
+    End(entry, unknown ? MeaningOf(status) : entry.doom);
   }
   const SendEntry entry = ledger_.Pop();
   if (status == IBV_WC_SUCCESS) [[likely]] {
     last_success_ = queue_->now();
     End(entry, CompletionStatus::kOk);
   } else {
-    if (!failed_) {
-      last_status_ = status;
-      last_vendor_error_ = vendor_error;
-    }
     End(entry, MeaningOf(status));
   }
   EndDoomed();

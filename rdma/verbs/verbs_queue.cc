@@ -19,7 +19,8 @@ namespace furrow::rdma {
 namespace {
 
 constexpr size_t kBatch = 32;
-constexpr int kFirstEntries = 1024;
+constexpr uint64_t kFirstEntries = 1024;
+constexpr uint64_t kFixedEntries = 65'536;
 
 }  // namespace
 
@@ -42,12 +43,7 @@ absl::Status VerbsQueue::Open() {
     return CallFailed("fcntl(O_NONBLOCK) of a completion channel", errno);
   }
   FURROW_RETURN_IF_ERROR(parker_.Open(channel_->fd));
-  const int entries = static_cast<int>(std::min<uint64_t>(kFirstEntries, device.limits().completions));
-  for (DeviceQueue* queue : {&sends_, &receives_}) {
-    queue->cq = ibv_create_cq(device.context(), entries, nullptr, channel_, 0);
-    if (queue->cq == nullptr)
-      return CompletionQueueRefused(errno, static_cast<uint64_t>(entries), UINT64_MAX);
-  }
+  for (DeviceQueue* queue : {&sends_, &receives_}) FURROW_RETURN_IF_ERROR(Open(*queue));
   // Cards keep doorbells of one thread apart from those of others in a thread domain; Soft-RoCE has none.
   domain_ = device.domain();
   ibv_td_init_attr td = {};
@@ -58,6 +54,19 @@ absl::Status VerbsQueue::Open() {
     parent.td = thread_domain_;
     ibv_pd* domain = ibv_alloc_parent_domain(device.context(), &parent);
     if (domain != nullptr) domain_ = domain;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status VerbsQueue::Open(DeviceQueue& queue) {
+  const VerbsDevice& device = *parts_->device;
+  // Where it cannot grow, it is large from the beginning.
+  for (const uint64_t wanted : {kFirstEntries, kFixedEntries}) {
+    const auto entries = static_cast<int>(std::min<uint64_t>(wanted, device.limits().completions));
+    queue.cq = ibv_create_cq(device.context(), entries, nullptr, channel_, 0);
+    if (queue.cq == nullptr) return CompletionQueueRefused(errno, static_cast<uint64_t>(entries), UINT64_MAX);
+    if (wanted == kFixedEntries || ibv_resize_cq(queue.cq, entries) == 0) break;
+    ibv_destroy_cq(std::exchange(queue.cq, nullptr));
   }
   return absl::OkStatus();
 }
@@ -100,6 +109,9 @@ absl::Status VerbsQueue::Reserve(DeviceQueue& queue, uint64_t entries) {
     const int larger =
         static_cast<int>(std::min(most, std::max<uint64_t>(need, 2 * uint64_t(queue.cq->cqe))));
     if (int error = ibv_resize_cq(queue.cq, larger); error != 0) {
+      if (error == EOPNOTSUPP || error == ENOSYS) {
+        return CompletionQueueRefused(0, need, static_cast<uint64_t>(queue.cq->cqe));
+      }
       return CompletionQueueRefused(error, static_cast<uint64_t>(larger), most);
     }
   }
@@ -238,11 +250,19 @@ size_t VerbsQueue::PollDevice(DeviceQueue& queue, std::span<ibv_wc> entries) {
 
 bool VerbsQueue::PollSends() {
   std::array<ibv_wc, kBatch> entries;
+  const size_t orphans = orphans_.size();
   const size_t count = PollDevice(sends_, entries);
   for (size_t i = 0; i < count; ++i) {
     VerbsConnection* connection = Find(entries[i].wr_id);
     if (connection == nullptr) continue;
     connection->OnSent(static_cast<uint32_t>(entries[i].wr_id), entries[i].status, entries[i].vendor_err);
+  }
+  if (orphans > 0 && count < kBatch) [[unlikely]] {
+    for (size_t i = 0; i < orphans; ++i) {
+      VerbsConnection* connection = slots_[orphans_[i]].connection.load(std::memory_order_acquire);
+      if (connection != nullptr) connection->EndRest();
+    }
+    orphans_.erase(orphans_.begin(), orphans_.begin() + static_cast<ptrdiff_t>(orphans));
   }
   return count == kBatch;
 }
@@ -286,7 +306,8 @@ void VerbsQueue::Gather() {
   bool lost = false;
   for (const Event& event : events) {
     if (event.kind != Completion::Kind::kDisconnected) continue;
-    event.connection->TakeDown();
+    // The fabric's thread may be bringing up one that is not announced.
+    if (event.connection->announced()) event.connection->TakeDown();
     lost = true;
   }
   if (!lost) return;
@@ -320,7 +341,7 @@ void VerbsQueue::TakeEvents() {
 
 bool VerbsQueue::Arm() {
   TakeEvents();
-  int error = ibv_req_notify_cq(receives_.cq, /*solicited_only=*/1);
+  int error = ibv_req_notify_cq(receives_.cq, /*solicited_only=*/parts_->device->solicits() ? 1 : 0);
   if (error == 0 && under_way_ > 0) error = ibv_req_notify_cq(sends_.cq, /*solicited_only=*/0);
   if (error == 0) [[likely]]
     return true;

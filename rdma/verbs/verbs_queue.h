@@ -84,6 +84,8 @@ class VerbsQueue {
   Nanos now() const { return now_; }
   // The connection has something to do that did not fit: the next Poll() calls its Serve().
   void ServeLater(uint32_t slot) { serve_.push_back(slot); }
+  // The connection's queue pair is gone: its EndRest() is called when the device's queue has been seen empty.
+  void EndRestLater(uint32_t slot) { orphans_.push_back(slot); }
   // The device has so many requests more, or less.
   void AddUnderWay(int64_t requests) { under_way_ += requests; }
   // Ends what AddConnection() began: nothing comes for the connection any more. On any thread for one that
@@ -126,6 +128,7 @@ class VerbsQueue {
   };
   explicit VerbsQueue(std::shared_ptr<VerbsParts> parts);
   absl::Status Open();
+  absl::Status Open(DeviceQueue& queue);
   absl::Status Reserve(DeviceQueue& queue, uint64_t entries) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Gather();
   void Lose(VerbsConnection* connection);
@@ -153,6 +156,7 @@ class VerbsQueue {
   int64_t under_way_ = 0;
   std::vector<uint32_t> serve_;
   std::vector<uint32_t> serving_;
+  std::vector<uint32_t> orphans_;
   std::vector<VerbsConnection*> received_;  // of the batch in hand
 
   // By slot. Set by whoever adds a connection, before the device can know it; cleared by the owner.

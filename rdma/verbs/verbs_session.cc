@@ -129,6 +129,12 @@ absl::Status VerbsSession::Open(ibv_comp_channel* channel) {
   const int rights = IBV_ACCESS_LOCAL_WRITE;
   registration_ = ibv_reg_mr(id_->pd, buffers_.data(), buffers_.size(), rights);
   if (registration_ == nullptr) return CallFailed("ibv_reg_mr of a session's buffers", errno);
+  if (parts_.device->iwarp()) {
+    FURROW_ASSIGN_OR_RETURN(words_, MemoryFile::Anonymous(4096));
+    words_registration_ = ibv_reg_mr(id_->pd, words_.data(), words_.size(),
+                                     rights | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
+    if (words_registration_ == nullptr) return CallFailed("ibv_reg_mr of a session's words", errno);
+  }
   // Room for each buffer, and a probe.
   cq_ = ibv_create_cq(id_->verbs, kReceives + kSends + 1, this, channel, 0);
   if (cq_ == nullptr) return CompletionQueueRefused(errno, kReceives + kSends + 1, UINT64_MAX);
@@ -163,6 +169,7 @@ VerbsSession::~VerbsSession() {
     }
   }
   if (registration_ != nullptr) ibv_dereg_mr(registration_);
+  if (words_registration_ != nullptr) ibv_dereg_mr(words_registration_);
   --parts_.counters.sessions;
 }
 
@@ -203,14 +210,34 @@ bool VerbsSession::Send(const VerbsMessage& message) {
   return true;
 }
 
-void VerbsSession::Probe() {
+void VerbsSession::Probe(Nanos now) {
   if (probing_) return;
+  const bool iwarp = words_registration_ != nullptr;
+  if (iwarp && probed_word_ == RemoteAddress()) return;
+  probed_ = now;
+  ibv_sge word = {};
   ibv_send_wr write = {};
   write.wr_id = kProbeId;
   write.opcode = IBV_WR_RDMA_WRITE;
+  if (iwarp) {
+    word = {.addr = reinterpret_cast<uint64_t>(words_.data() + 64),
+            .length = sizeof(uint32_t),
+            .lkey = words_registration_->lkey};
+    write.opcode = IBV_WR_RDMA_READ;
+    write.sg_list = &word;
+    write.num_sge = 1;
+    write.wr.rdma.remote_addr = probed_word_.address;
+    write.wr.rdma.rkey = probed_word_.key.value();
+  }
   write.send_flags = IBV_SEND_SIGNALED;
   ibv_send_wr* bad = nullptr;
   probing_ = ibv_post_send(id_->qp, &write, &bad) == 0;
+}
+
+void VerbsSession::TellProbed(VerbsEnd* end) const {
+  if (words_registration_ == nullptr) return;
+  end->inbox = reinterpret_cast<uint64_t>(words_.data());
+  end->inbox_key = words_registration_->rkey;
 }
 
 bool VerbsSession::Poll(const std::function<void(const VerbsMessage&)>& handle, absl::Status* why) {

@@ -16,6 +16,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
+#include "base/clock.h"
 #include "base/memory_file.h"
 #include "base/mutex.h"
 #include "rdma/verbs/verbs_queue.h"
@@ -104,8 +105,13 @@ class VerbsSession {
   bool Send(const VerbsMessage& message);
   bool HasRoom() const { return sending_ < kSends; }
   bool drained() const { return sending_ == 0 && !probing_; }
-  // A WRITE of nothing: needs the peer's device, not its CPU. One at a time.
-  void Probe();
+  // A WRITE of nothing: needs the peer's device, not its CPU. One at a time. On iWARP, whose WRITEs end here,
+  // a READ of a word that the peer has for that, once it has told where.
+  void Probe(Nanos now);
+  void TellProbed(VerbsEnd* end) const;
+  void LearnProbed(const VerbsEnd& end) { probed_word_ = {end.inbox, RemoteKey(end.inbox_key)}; }
+  // When the probe that is under way was sent; kNever: none is.
+  Nanos probing_since() const { return probing_ ? probed_ : kNever; }
   // Gives each message that has arrived to `handle`. False: the session has failed, with *why.
   bool Poll(const std::function<void(const VerbsMessage&)>& handle, absl::Status* why);
   rdma_cm_id* id() const { return id_; }
@@ -119,11 +125,15 @@ class VerbsSession {
   VerbsParts& parts_;
   MemoryFile buffers_;  // kReceives, then kSends, of kBufferBytes
   ibv_mr* registration_ = nullptr;
+  MemoryFile words_;  // iWARP: the one that the peer reads, and the one that we read into
+  ibv_mr* words_registration_ = nullptr;
+  RemoteAddress probed_word_;
   ibv_cq* cq_ = nullptr;
   bool has_pair_ = false;
   uint32_t sending_ = 0;
   uint32_t next_send_ = 0;
   bool probing_ = false;
+  Nanos probed_ = 0;
 };
 
 }  // namespace furrow::rdma

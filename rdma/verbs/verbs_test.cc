@@ -57,6 +57,8 @@ TEST_F(VerbsTest, WakingNotificationWakesParkedOwner) {
 
 TEST_F(VerbsTest, QuietNotificationWaitsForThePollOfItsOwner) {
   Connect();
+  if (!Inside(b_).queue()->parts()->device->solicits())
+    GTEST_SKIP() << "this device's every completion wakes";
   Poll(b_);
   b_.node.queue->parker().PrepareToPark();
   Poll(b_);
@@ -277,7 +279,9 @@ TEST_F(VerbsTest, FirstFailureIsLoggedAndFlushedRequestsAreCounted) {
   std::vector<std::string> lines;
   SetLogSink([&](LogLevel level, std::string_view line) {
     MutexLock lock(&mutex);
-    if (level == LogLevel::kError) lines.emplace_back(line);
+    // Where the session has said already that the peer has gone, it is no error.
+    if (level == LogLevel::kError || line.find(" failed: ") != std::string_view::npos)
+      lines.emplace_back(line);
   });
   std::vector<WorkRequest> requests(10, Make(Opcode::kWrite, a_.bytes().first(100), b_.at()));
   requests[3].remote = b_.at(1 << 20);
@@ -287,11 +291,15 @@ TEST_F(VerbsTest, FirstFailureIsLoggedAndFlushedRequestsAreCounted) {
   SetLogSink(nullptr);
   MutexLock lock(&mutex);
   ASSERT_EQ(lines.size(), 1u);
-  for (const char* part : {"WRITE of 100 bytes to node 2 failed", "GID ", "queue pair ", "last success"}) {
+  const bool iwarp = Inside(a_).queue()->parts()->device->iwarp();
+  for (const char* part :
+       {"WRITE of 100 bytes to node 2 failed", iwarp ? "address " : "GID ", "queue pair ", "last success"}) {
     EXPECT_THAT(lines[0], testing::HasSubstr(part));
   }
   EXPECT_EQ(UseOf(*a_.node.fabric).failures, 1u);
-  EXPECT_EQ(UseOf(*a_.node.fabric).flushed, 6u);
+  // On iWARP the proof of a WRITE before it may be lost with the connection.
+  const uint64_t flushed = UseOf(*a_.node.fabric).flushed;
+  EXPECT_TRUE(flushed == 6 || (iwarp && flushed > 6 && flushed < 10)) << flushed;
 }
 
 // A refused request takes the queue pair down on both sides; whoever did nothing wrong is told.

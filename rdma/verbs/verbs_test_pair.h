@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -101,8 +102,14 @@ class VerbsTestPair : public testing::Test {
     const absl::Status status = end.connection->Post(request);
     EXPECT_TRUE(status.ok()) << status;
     const size_t before = end.completions.size();
-    EXPECT_TRUE(RunUntil({&end}, [&] { return end.completions.size() > before; }));
-    return end.completions.size() > before ? end.completions[before].status : CompletionStatus::kFlushed;
+    std::optional<CompletionStatus> ended;
+    EXPECT_TRUE(RunUntil({&end}, [&] {
+      for (size_t i = before; i < end.completions.size() && !ended; ++i) {
+        if (end.completions[i].kind == Completion::Kind::kRequest) ended = end.completions[i].status;
+      }
+      return ended.has_value();
+    }));
+    return ended.value_or(CompletionStatus::kFlushed);
   }
   static WorkRequest Make(Opcode opcode, std::span<std::byte> local, RemoteAddress remote,
                           Notify notify = Notify::kNone) {

@@ -117,7 +117,7 @@ enum class VerbsMessageType : uint16_t {
 //   0    4    magic          4   2  type            6   2  bytes of text
 //   8    4    connection     12  4  status code
 //   16   4    max_requests   20  4  max_receives    24  1  urgent    25  7  zero
-//   32   48   end
+//   32   48   end; of a PROOF or WELCOME on iWARP, in the place of the inbox, the word that probes read
 //   80   32   proof; of an ACCEPT, the ticket
 //   112  320  text: private data, or a sentence
 struct VerbsMessage {
