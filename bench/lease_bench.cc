@@ -11,6 +11,7 @@
 #include <latch>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -55,6 +56,9 @@ struct Node {
   cluster::ClusterClock clock;
   cluster::MemberLease lease;
   cluster::SafePoint safe_point{1};
+  std::latch connected{1};
+  bool counted = false;    // control thread
+  bool waiting = false;    // to connect again; control thread
   Nanos last_renewal = 0;  // control thread
   Histogram age;           // of the lease at its renewal; control thread
   std::unique_ptr<rdma::Fabric> fabric;
@@ -87,17 +91,10 @@ class Bench {
     if (absl::Status locked = LockMemory(); !locked.ok()) {
       std::printf("%s\n", std::string(locked.message()).c_str());
     }
-    std::latch connected(settings_.members - 1);
     for (size_t i = 1; i < nodes_.size(); ++i) {
-      nodes_[i]->loop->Post([this, n = nodes_[i].get(), &connected] {
-        n->link->Connect(NodeId(1), nodes_[0]->endpoint, 10 * kSecond, [n, &connected](absl::Status status) {
-          FURROW_CHECK(status.ok());
-          n->lease.Grant();
-          connected.count_down();
-        });
-      });
+      nodes_[i]->loop->Post([this, n = nodes_[i].get()] { Connect(*n); });
     }
-    connected.wait();
+    for (size_t i = 1; i < nodes_.size(); ++i) nodes_[i]->connected.wait();
     std::vector<Thread> busy;
     std::atomic<bool> stop{false};
     measuring_ = true;
@@ -167,7 +164,8 @@ class Bench {
       return term;
     };
     options.answered = [this, node](Nanos sent, Nanos term) { Renew(*node, sent, term); };
-    options.lost = [this](NodeId, cluster::ControlLink::Loss how) {
+    options.lost = [this, node, manager](NodeId, cluster::ControlLink::Loss how) {
+      if (!manager) ConnectAgain(*node);
       if (!measuring_) return;
       ++(how == cluster::ControlLink::Loss::kSilent ? counts_.silent : counts_.broken);
     };
@@ -177,6 +175,19 @@ class Bench {
     FURROW_CHECK(node->link->Start().ok());
   }
 
+  void ConnectAgain(Node& node) {
+    if (!std::exchange(node.waiting, true)) node.loop->Post([this, &node] { Connect(node); });
+  }
+  // On the member's control thread; again after each loss.
+  void Connect(Node& node) {
+    node.last_renewal = 0;
+    node.waiting = false;
+    node.link->Connect(NodeId(1), nodes_[0]->endpoint, 10 * kSecond, [this, &node](absl::Status status) {
+      if (!status.ok()) return ConnectAgain(node);
+      node.lease.Grant();
+      if (!std::exchange(node.counted, true)) node.connected.count_down();
+    });
+  }
   // On the member's control thread.
   void Renew(Node& node, Nanos sent, Nanos term) {
     const Nanos now = node.clock.LocalNow();
