@@ -37,6 +37,7 @@ constexpr Name kNames[] = {
     {"keep-acknowledgements", Mutation::kKeepAcknowledgements},
     {"skip-need-recovery", Mutation::kSkipNeedRecovery},
     {"skip-lock-recovery", Mutation::kSkipLockRecovery},
+    {"forget-what-backups-have-seen", Mutation::kForgetWhatBackupsHaveSeen},
     {"skip-replication", Mutation::kSkipReplication},
     {"skip-wait-for-votes", Mutation::kSkipWaitForVotes},
 };

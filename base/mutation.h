@@ -31,6 +31,7 @@ enum class Mutation {
   kKeepAcknowledgements,     // acknowledgements count for transactions that recover
   kSkipNeedRecovery,         // a backup does not tell the primary what it has seen
   kSkipLockRecovery,         // a new primary takes no locks before its region is active
+  kForgetWhatBackupsHaveSeen,  // a primary keeps what backups have told it for one configuration only
   kSkipReplication,          // backups that lack a record do not get it
   kSkipWaitForVotes,         // a decision is made before every region has voted
 };

@@ -319,12 +319,15 @@ Task<CommitResult> CommitRun::Run() {
     ++worker_.mutable_stats().aborted[static_cast<size_t>(AbortReason::kResource)];
     co_return CommitResult{.outcome = Outcome::kAborted, .status = reserved};
   }
-  if (node_.current_view() != view_ && Moved()) {
+  // Read once: it may change at any moment, and then Adopt() judges this one by the configuration it has
+  // here.
+  const cluster::ClusterView* const view = node_.current_view();
+  if (view != view_ && Moved()) {
     GiveBackReservations();
     co_return Aborted({.reason = AbortReason::kReconfigured});
   }
   op_ = &coordinator_.NewOp();
-  op_->config = node_.current_view()->id();
+  op_->config = view->id();
   for (uint32_t region : regions_) op_->regions.push_back(RegionId(region));
   id_ = TxId{op_->config, node_.options.id, worker_.id(), op_->local};
   for (Party& party : parties_) op_->links.push_back(party.state);

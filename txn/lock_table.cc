@@ -17,13 +17,19 @@ bool LockTable::TryLock(Address address, std::byte* slot, storage::ObjectWord ex
 void LockTable::AddHolder(Address address, std::byte* slot, const TxId& tx) {
   Shard& shard = ShardOf(address);
   MutexLock lock(&shard.mutex);
+  bool others = false;
   for (const Lock& held : shard.held) {
-    if (held.address == address && held.holder == tx) return;
+    if (held.address != address) continue;
+    if (held.holder == tx) return;
+    others = true;
   }
   shard.held.push_back({address, tx});
-  // Nobody else locks here without this mutex, or installs without being a holder.
-  storage::ObjectWord word = storage::LoadWord(slot);
-  while (!word.locked() && !storage::TryLock(slot, word)) word = storage::LoadWord(slot);
+  // Where nobody is a holder the bit, if it is set, is that of an install or an apply on its way, which needs
+  // no mutex to end and will clear it: we set our own.
+  while (!others) {
+    const storage::ObjectWord word = storage::LoadWord(slot);
+    if (!word.locked() && storage::TryLock(slot, word)) return;
+  }
 }
 
 LockTable::Removal LockTable::Remove(Shard& shard, Address address, const TxId& tx) {

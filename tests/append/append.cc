@@ -124,6 +124,7 @@ class Session {
 
   bool RunOne() {
     attempted_ = false;
+    idle_since_ = MonotonicClock().Now();
     // A snapshot where nothing is written, in half of the cases: the other half validates what it reads.
     const bool writes = std::any_of(ops_.begin(), ops_.end(), [](const Op& op) { return op.append != 0; });
     RunOptions options;
@@ -143,11 +144,18 @@ class Session {
     return false;
   }
 
+  // An attempt has its snapshot before its body runs, perhaps long before: it is taken to begin when the one
+  // before it had done its last operation, the first with the call of Run().
   Task<absl::Status> Attempt(Transaction& tx) {
-    const Nanos now = MonotonicClock().Now();
-    if (attempted_) log_.Complete(checker::Outcome::kFail, now);  // the one before this
+    if (attempted_) log_.Complete(checker::Outcome::kFail, idle_since_);  // the one before this
     attempted_ = true;
-    log_.Invoke(now);
+    log_.Invoke(idle_since_);
+    absl::Status status = co_await Operations(tx);
+    idle_since_ = MonotonicClock().Now();
+    co_return status;
+  }
+
+  Task<absl::Status> Operations(Transaction& tx) {
     for (const Op& op : ops_) {
       const std::string key = KeyOf(op.list);
       const Table& table = lists_.Of(op.list);
@@ -180,6 +188,7 @@ class Session {
   Random random_;
   std::vector<Op> ops_;
   bool attempted_ = false;
+  Nanos idle_since_ = 0;  // no attempt has done anything since
   uint64_t appended_ = 0;
   uint64_t committed_ = 0;
   uint64_t failures_ = 0;

@@ -231,7 +231,45 @@ TEST_F(ComputeRecoveryStep, ItsRecordThatComesAfterTheDrainIsDropped) {
   EXPECT_EQ(cluster_.worker(1, 0).participant().malformed(), 0u);
 }
 
+// The commit is decided and reported in one configuration, and nobody but the decider hears of it: the only
+// backup that had a COMMIT-BACKUP dies. In the next one the primary is alone.
+class SecondRecoveryStep : public RecoveryStep {
+ protected:
+  int ValueAfter(Mutation mutation) {
+    SetMutationIfAny(mutation);
+    StartOneWrite(2);
+    RunUntil([&] { return Locked(); });
+    const NodeId coordinator(kCoordinator + 1);
+    cluster_.network().Cut(coordinator, NodeId(3));
+    RunUntil([&] { return cluster_.worker(1, 0).mesh().PollAll(), Held(1) > 0; });
+    EXPECT_TRUE(cluster_.world().RunFor(200 * kMicrosecond).ok());
+    cluster_.Kill(2);
+    RunUntil([&] {
+      return cluster_.worker(kPrimary, 0).recovery().Describe().find(", ready") != std::string::npos;
+    });
+    cluster_.network().Cut(coordinator, NodeId(1));
+    cluster_.network().Cut(coordinator, NodeId(2));
+    RunUntil([&] { return ended_; });
+    EXPECT_TRUE(result_.committed()) << result_.status;
+    cluster_.Kill(1);
+    RunUntil([&] { return !cluster_.IsMember(1); });
+    EXPECT_TRUE(cluster_.world().RunFor(5 * kMillisecond).ok());
+    cluster_.network().HealAll();
+    RunUntil([&] { return cluster_.Recovered(); });
+    return Value(kPrimary);
+  }
+};
+
+TEST_F(SecondRecoveryStep, ARegionVotesTheSameWhenTheOneWhoKnewMoreIsGone) {
+  EXPECT_EQ(ValueAfter(Mutation::kNone), 2);
+  EXPECT_EQ(cluster_.DrainAndCompare(), absl::OkStatus());
+}
+
 #ifdef FURROW_MUTATIONS
+TEST_F(SecondRecoveryStep, APrimaryThatForgetsWhatItWasToldAbortsWhatWasReported) {
+  EXPECT_EQ(ValueAfter(Mutation::kForgetWhatBackupsHaveSeen), 1);
+}
+
 TEST_F(ComputeRecoveryStep, ALateRecordThatWasTakenWouldStay) {
   SetMutationIfAny(Mutation::kSkipRejection);
   BackupDiesWhileTheOtherRecordIsLate(/*over=*/true);

@@ -84,8 +84,7 @@ struct SimCluster::Member {
   storage::MemoryBudget budget;
   Control control;
   MemberLease lease;
-  bool member = true;    // in the newest configuration
-  bool noticed = false;  // that it is lost
+  bool member = true;  // in the newest configuration
   std::unique_ptr<txn::Node> node;
   std::unique_ptr<txn::NodeRecovery> recovery;
   std::vector<std::unique_ptr<rdma::CompletionQueue>> queues;

@@ -90,8 +90,10 @@ histories_are_serializable() {
     show_nodes
     return 1
   fi
-  "$FURROW_BIN/furrow-check" $dir/history.{1,2,3} | tee $dir/verdict | head -c 4000
+  "$FURROW_BIN/furrow-check" $dir/history.{1,2,3} >$dir/verdict || code=$?
+  head -c 4000 $dir/verdict
   sed -n '1s/^/note: /p' $dir/verdict
+  return $code
 }
 
 # await_line PATTERN FILE PID: until the process has written such a line.
@@ -137,10 +139,10 @@ break_cluster() {
   wait $append || code=$?
   cat $dir/append.1
   [[ $code == 3 ]]
-  grep -q "node $victim at .* is lost" $dir/append.1
+  grep -Eq "node $victim(,| at) .*is lost" $dir/append.1
   code=0
   wait $bench || code=$?
   tail -n 25 $dir/bench
   grep -Eq '^(ended early: (UNAVAILABLE|UNKNOWN): |furrow-bench tpcc: .*(is gone|is lost))' $dir/bench
-  "$FURROW_BIN/furrow-check" $dir/history.1 | head -c 4000
+  "$FURROW_BIN/furrow-check" $dir/history.1 >$dir/verdict || { head -c 4000 $dir/verdict; return 1; }
 }

@@ -38,8 +38,8 @@ void NodeRecovery::OnNewConfiguration(cluster::Reconfiguration change, std::func
     on_adopted_ = std::move(adopted);
     on_recovered_ = nullptr;
     locks_recovered_.clear();
+    for (cluster::RegionMapping& mapping : change.regions) node_.directory.Put(std::move(mapping));
   }
-  for (cluster::RegionMapping& mapping : change.regions) node_.directory.Put(std::move(mapping));
   node_.SetView(std::move(change.view), /*committed=*/false);
   for (Worker* worker : workers_) {
     worker->loop().Post([this, worker, config] {
@@ -79,7 +79,7 @@ void NodeRecovery::LocksRecovered(RegionId region, ConfigId config) {
   Activate(region, config);
 }
 
-// On the thread of the worker that was last.
+// On the thread of the worker that was last, or of the first worker.
 void NodeRecovery::Activate(RegionId region, ConfigId config) {
   cluster::ClockInterval now;
   Worker& worker = *workers_[0];
@@ -90,22 +90,21 @@ void NodeRecovery::Activate(RegionId region, ConfigId config) {
     });
     return;
   }
-  const cluster::RegionMapping* known = node_.directory.Find(region);
-  FURROW_CHECK(known != nullptr);
-  const cluster::RegionMapping* active = node_.directory.Activate(region, known->config, now.upper);
-  if (active == nullptr) return;  // a newer configuration
-  if (storage::Region* copy = node_.regions.Find(region); copy != nullptr) copy->set_serving(true);
+  const cluster::RegionMapping* active;
   {
+    // A newer configuration recovers the locks anew: this one activates nothing any more.
     MutexLock lock(&mutex_);
-    taken_over_.push_back(region);
+    if (config != config_) return;
+    active = node_.directory.Activate(region, node_.directory.Find(region)->config, now.upper);
+    FURROW_CHECK(active != nullptr);
+    taken_over_.insert(region);
   }
-  worker.loop().Post([&worker, active, config] {
-    if (worker.node().current_view()->id() == config) worker.recovery().SayRegionActive(*active);
-  });
+  if (storage::Region* copy = node_.regions.Find(region); copy != nullptr) copy->set_serving(true);
+  worker.loop().Post([&worker, active] { worker.recovery().SayRegionActive(*active); });
 }
 
 void NodeRecovery::RepeatActive() {
-  std::vector<RegionId> regions;
+  std::set<RegionId> regions;
   {
     MutexLock lock(&mutex_);
     regions = taken_over_;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -57,7 +58,7 @@ class NodeRecovery final : public cluster::ReconfigurationListener {
   std::function<void()> on_adopted_ ABSL_GUARDED_BY(mutex_);
   std::function<void()> on_recovered_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<RegionId, size_t> locks_recovered_ ABSL_GUARDED_BY(mutex_);  // by how many workers
-  std::vector<RegionId> taken_over_ ABSL_GUARDED_BY(mutex_);  // this node became their primary; active
+  std::set<RegionId> taken_over_ ABSL_GUARDED_BY(mutex_);  // this node became their primary; active
 };
 
 }  // namespace furrow::txn

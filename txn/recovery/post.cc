@@ -9,6 +9,11 @@
 #include "txn/worker.h"
 
 namespace furrow::txn {
+namespace {
+
+constexpr Nanos kRetryNs = 20 * kMicrosecond;
+
+}  // namespace
 
 RecoveryPost::RecoveryPost(Worker& worker, std::function<void(NodeId, RecoveryMessage)> deliver)
     : worker_(worker), deliver_(std::move(deliver)) {}
@@ -55,7 +60,10 @@ bool RecoveryPost::Flush() {
   for (auto& [node, queue] : outgoing_) {
     LinkState* state = worker_.coordinator().LinkTo(node);
     if (state == nullptr || state->link->gone || state->link->connection == nullptr) {
-      queue.clear();  // a new configuration will come, without that member
+      // A member that this worker is not connected with yet gets it later; for others a new configuration
+      // comes.
+      if (!worker_.node().current_view()->Contains(node)) queue.clear();
+      empty = empty && queue.empty();
       continue;
     }
     const size_t part =
@@ -78,7 +86,7 @@ bool RecoveryPost::Flush() {
 // Receivers handle messages without waiting for anything, so room comes.
 Task<void> RecoveryPost::FlushLater() {
   do {
-    co_await worker_.loop().Yield();
+    co_await worker_.loop().SleepFor(kRetryNs);
   } while (!Flush());
   flushing_ = false;
 }

@@ -23,8 +23,8 @@ class Worker;
 
 class RecoveryPost {
  public:
-  // `deliver` gets what this worker sends to itself, and what has come in whole, in a later round of the
-  // loop.
+  // `deliver` gets what this worker sends to itself, in a later round of the loop, and what has come in
+  // whole, inside the handler of its ring.
   RecoveryPost(Worker& worker, std::function<void(NodeId from, RecoveryMessage)> deliver);
   RecoveryPost(const RecoveryPost&) = delete;
   RecoveryPost& operator=(const RecoveryPost&) = delete;

@@ -96,7 +96,11 @@ void ReplicaRecovery::Reset() {
       share.lacking = 0;
       share.awaits_locks = false;
     }
+    // Of what others had told alone nothing is known here; who is left tells it again.
+    std::erase_if(known->shares,
+                  [](const Share& s) { return s.record.empty() && !s.truncated && s.seen == 0; });
   }
+  std::erase_if(transactions_, [](const auto& entry) { return entry.second->shares.empty(); });
 }
 
 // What one record of a pending transaction says of each region that it has objects of.
@@ -116,8 +120,7 @@ void ReplicaRecovery::TakeRecord(Known& known, std::span<const std::byte> record
   });
 }
 
-void ReplicaRecovery::Begin(ConfigId config, std::span<const Participant::Recovering> found) {
-  config_ = config;
+void ReplicaRecovery::Begin(std::span<const Participant::Recovering> found) {
   for (const Participant::Recovering& pending : found) {
     std::optional<LogView> view = LogView::Parse(pending.lock.empty() ? pending.commit_backup : pending.lock);
     if (!view.has_value()) continue;  // the participant has looked at it a moment ago
@@ -228,6 +231,12 @@ void ReplicaRecovery::Advance(Known& known, Share& share) {
   if (share.record.empty() && !over_here) {
     if (!share.holders.empty()) Fetch(known, share);
     return;
+  }
+  // What any replica has seen stays with the primary's record: who told it may die next, and the region must
+  // vote the same again (REPLICATE_FORGETS_STATE).
+  if (!Mutated(Mutation::kForgetWhatBackupsHaveSeen) && !share.record.empty()) {
+    share.seen |= share.region_seen;
+    share.w = std::max(share.w, share.region_w);
   }
   RecoverLocks(known, share);
   LocksAreRecovered(share);
@@ -417,7 +426,9 @@ void ReplicaRecovery::EndShare(Known& known, Share& share) {
   storage::Region* region = worker_.node().regions.Find(share.region);
   ForEachObject(share, [&](const ObjectEntry& entry, std::span<const std::byte> payload) {
     const uint32_t offset = Address::FromBits(entry.address).offset();
-    if (committed && !IsPrimary(share.region)) worker_.participant().ApplyWrite(entry, payload, share.w);
+    // Where it was installed this does nothing. (A newer configuration may have made this backup the
+    // primary.)
+    if (committed) worker_.participant().ApplyWrite(entry, payload, share.w);
     if (share.counted && region != nullptr && region->Writers(offset) > 0) region->RemoveWriter(offset);
   });
   share.truncated = true;

@@ -42,7 +42,7 @@ class ReplicaRecovery {
   // A new configuration: recovery begins again.
   void Reset();
   // The rings are drained: what recovers here. Tells the primaries.
-  void Begin(ConfigId config, std::span<const Participant::Recovering> found);
+  void Begin(std::span<const Participant::Recovering> found);
   // All members have told what they have seen.
   void Ready();
   // No transaction recovers here (any more).
@@ -109,7 +109,6 @@ class ReplicaRecovery {
   Worker& worker_;
   RecoveryPost& post_;
   const std::function<void(RegionId)> locked_;
-  ConfigId config_;
   bool ready_ = false;
   // In order, so that a simulated run is the same each time.
   std::map<TxId, std::unique_ptr<Known>> transactions_;

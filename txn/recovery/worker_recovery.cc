@@ -44,11 +44,12 @@ void WorkerRecovery::Adopt(ConfigId config) {
 
 void WorkerRecovery::Begin(ConfigId config) {
   if (config != config_ || drained_) return;
+  // A newer one is on its way: it begins anew, and nothing is judged by its view before.
+  if (worker_.node().current_view()->id() != config) return;
   if (!Mutated(Mutation::kSkipDrain)) worker_.mesh().DrainLogs();
   drained_ = true;
   const std::vector<Participant::Recovering> found = worker_.participant().FindRecovering(config);
-  if (worker_.node().current_view()->id() != config) return;  // a newer one is on its way: it begins anew
-  replica_.Begin(config, found);
+  replica_.Begin(found);
   if (worker_.id() == WorkerId(0)) worker_.node().recovery->RepeatActive();
   StartOwn();
   for (auto& [from, message] : std::exchange(early_, {})) OnMessage(from, std::move(message));
