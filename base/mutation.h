@@ -9,31 +9,31 @@ namespace furrow {
 
 enum class Mutation {
   kNone,
-  kSkipLock,                 // LOCK answers yes without looking at the header
-  kSkipValidate,             // VALIDATE is not sent
-  kSkipBackupWait,           // COMMIT-PRIMARY goes out before every COMMIT-BACKUP is acknowledged
-  kSkipInvalidLineVersions,  // an install does not write INVALID first
-  kSkipLineVersionCheck,     // a reader does not compare line versions
-  kReadLockedHead,           // a reader takes a locked head whose timestamp is at most R
-  kSkipReadWait,             // R is used before L has reached it
-  kSkipWriteWait,            // W is used before L has reached it
-  kIgnoreFloor,              // a read below a region's floor follows the chain
-  kApplyOlderWrite,          // a backup applies a write that is older than its copy
-  kSkipReservation,          // records are appended without a reservation
-  kReuseOldVersionsEarly,    // an old-version block is freed without regard to the safe point
-  kOneRoundSafePoint,        // the safe point is the first-round OAT
-  kSkipTombstoneCheck,       // a reader takes an unallocated object
-  kIgnoreLeaseTimestamp,     // LOCK of an allocation does not check the leased timestamp
-  kTruncateBeforeApply,      // TRUNCATE drops a record that was not applied
-  kSkipRingChecksum,         // a ring record is taken without its checksum
-  kSkipDrain,                // recovery begins without a look at what lies in the rings
-  kSkipRejection,            // after the drain late records of what recovers are taken
-  kKeepAcknowledgements,     // acknowledgements count for transactions that recover
-  kSkipNeedRecovery,         // a backup does not tell the primary what it has seen
-  kSkipLockRecovery,         // a new primary takes no locks before its region is active
+  kSkipLock,                   // LOCK answers yes without looking at the header
+  kSkipValidate,               // VALIDATE is not sent
+  kSkipBackupWait,             // COMMIT-PRIMARY goes out before every COMMIT-BACKUP is acknowledged
+  kSkipInvalidLineVersions,    // an install does not write INVALID first
+  kSkipLineVersionCheck,       // a reader does not compare line versions
+  kReadLockedHead,             // a reader takes a locked head whose timestamp is at most R
+  kSkipReadWait,               // R is used before L has reached it
+  kSkipWriteWait,              // W is used before L has reached it
+  kIgnoreFloor,                // a read below a region's floor follows the chain
+  kApplyOlderWrite,            // a backup applies a write that is older than its copy
+  kSkipReservation,            // records are appended without a reservation
+  kReuseOldVersionsEarly,      // an old-version block is freed without regard to the safe point
+  kOneRoundSafePoint,          // the safe point is the first-round OAT
+  kSkipTombstoneCheck,         // a reader takes an unallocated object
+  kIgnoreLeaseTimestamp,       // LOCK of an allocation does not check the leased timestamp
+  kTruncateBeforeApply,        // TRUNCATE drops a record that was not applied
+  kSkipRingChecksum,           // a ring record is taken without its checksum
+  kSkipDrain,                  // recovery begins without a look at what lies in the rings
+  kSkipRejection,              // after the drain late records of what recovers are taken
+  kKeepAcknowledgements,       // acknowledgements count for transactions that recover
+  kSkipNeedRecovery,           // a backup does not tell the primary what it has seen
+  kSkipLockRecovery,           // a new primary takes no locks before its region is active
   kForgetWhatBackupsHaveSeen,  // a primary keeps what backups have told it for one configuration only
-  kSkipReplication,          // backups that lack a record do not get it
-  kSkipWaitForVotes,         // a decision is made before every region has voted
+  kSkipReplication,            // backups that lack a record do not get it
+  kSkipWaitForVotes,           // a decision is made before every region has voted
 };
 
 // "skip-lock" etc.; kNone for an unknown name.
