@@ -16,6 +16,8 @@ namespace furrow::bench {
 namespace {
 
 constexpr Nanos kTick = 50 * kMillisecond;
+// A job that is given up ends within a table's making, or some rows of a load.
+constexpr Nanos kJobEndNs = 10 * kSecond;
 
 std::string Hex(std::string_view text) { return absl::BytesToHexString(Sv(text)); }
 
@@ -70,6 +72,7 @@ void Agent::Run() {
   }
   progress_.stop.store(true, std::memory_order_relaxed);
   if (running_ && !stopping_) Stop();
+  AwaitJob();
 }
 
 void Agent::Handle(std::string_view line) {
@@ -126,7 +129,19 @@ Task<void> Agent::RunPart(Agent* agent, size_t index) {
     MutexLock lock(&agent->mutex_);
     agent->job_status_.Update(std::move(status));
   }
+  MutexLock lock(&agent->mutex_);
   agent->job_left_.fetch_sub(1, std::memory_order_acq_rel);
+  agent->job_part_ended_.SignalAll();
+}
+
+// Its transactions end with their commits: a member that left in the middle of one would leave its locks, and
+// records that nobody truncates.
+void Agent::AwaitJob() {
+  const Nanos deadline = MonotonicClock().Now() + kJobEndNs;
+  MutexLock lock(&mutex_);
+  while (job_left_.load(std::memory_order_acquire) > 0) {
+    if (!job_part_ended_.WaitUntil(&mutex_, deadline)) return;
+  }
 }
 
 void Agent::FinishJob() {

@@ -59,6 +59,7 @@ class Agent {
   void Handle(std::string_view line);
   // Runs `job` on workers [0, count); Tick() answers when all have ended.
   void RunJob(std::string name, size_t count, Job job);
+  void AwaitJob();
   static Task<void> RunPart(Agent* agent, size_t index);
   void FinishJob();
   void StartDrivers();
@@ -82,6 +83,7 @@ class Agent {
   std::atomic<size_t> job_left_{0};
   Mutex mutex_;
   absl::Status job_status_ ABSL_GUARDED_BY(mutex_);
+  CondVar job_part_ended_;
   std::vector<CheckResult> checks_;        // by the job on worker 0
   std::vector<Measurement> measurements_;  // by the job "stop", one per worker
   Progress progress_;

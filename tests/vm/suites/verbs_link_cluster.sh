@@ -1,5 +1,7 @@
 # net: veth2
 # memory: 4096
+# Named so that it comes last: Soft-RoCE's connection manager does not get over a port that was down while it was
+# used (docs/internals/fabric.md), so that what comes after the cut link would fail.
 # The same cluster on two devices with a link between them: nodes 1 and 3 on one end, node 2 and the compute members on
 # the other. 3 % of all packets are lost, both ways; then the link is cut.
 
