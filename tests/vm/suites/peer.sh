@@ -2,7 +2,7 @@
 # furrow doctor --peer between two processes on two devices: over the link as it is, and when no packet passes for a
 # while. (Few lost packets are the contract's: on a busy host they use up the retries of large messages.)
 
-limit=([self_test]=180 [packets_that_all_vanish]=300)
+limit=([self_test]=400 [packets_that_all_vanish]=300)
 
 # Starts the doctor that serves at 10.77.0.1; $server is its process.
 serve() {
