@@ -49,9 +49,10 @@ absl::Status LeaseRefused(const MessageHeader& header, std::span<const std::byte
 
 }  // namespace
 
-void Coordinator::GiveLease(const storage::SlotLease& lease) {
+void Coordinator::GiveLease(const storage::SlotLease& lease, ConfigId began_in) {
   const cluster::RegionMapping* mapping = node_.directory.Find(lease.address.region());
   FURROW_CHECK(mapping != nullptr);
+  if (node_.recovery != nullptr && mapping->last_primary_change > began_in) return;
   leases_.Give(mapping->locality, storage::ClassForPayload(storage::PayloadCapacity(lease.slot_bytes)),
                lease);
 }

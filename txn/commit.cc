@@ -384,7 +384,7 @@ Task<CommitResult> Coordinator::Commit(Transaction& tx) {
     if (!writes) {
       for (uint32_t i = 0; i < tx.accesses_.size(); ++i) {
         const Access& access = tx.accesses_.at(i);
-        if (access.allocates) GiveLease({access.address, access.observed, access.slot_bytes});
+        if (access.allocates) GiveLease({access.address, access.observed, access.slot_bytes}, tx.began_in_);
       }
       tx.writes_ = 0;
     }
@@ -409,7 +409,8 @@ Task<CommitResult> Coordinator::Commit(Transaction& tx) {
     // before.
     for (uint32_t i = 0; i < tx.accesses_.size(); ++i) {
       const Access& access = tx.accesses_.at(i);
-      if (access.allocates && access.frees) GiveLease({access.address, access.observed, access.slot_bytes});
+      if (access.allocates && access.frees)
+        GiveLease({access.address, access.observed, access.slot_bytes}, tx.began_in_);
     }
   }
   if (result.committed()) {

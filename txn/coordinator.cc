@@ -56,6 +56,7 @@ Task<absl::Status> Coordinator::Begin(Transaction& tx) {
     co_await worker_.loop().SleepFor(100 * kMicrosecond);
   }
   tx.begun_ = true;
+  tx.began_in_ = node_.current_view()->id();
   tx.open_id_ = next_open_++;
   open_.emplace_back(tx.open_id_, std::max(now.lower, node_.safe_point.oldest_allowed()));
   if (open_.size() == 1) PublishOldest();

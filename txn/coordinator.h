@@ -179,7 +179,9 @@ class Coordinator {
     return node_.recovery == nullptr ? AbortReason::kMemberLost : AbortReason::kReconfigured;
   }
 
-  void GiveLease(const storage::SlotLease& lease);
+  // Back into the cache, from a transaction that began in this configuration: a primary that has changed
+  // since may lease the slot to somebody else.
+  void GiveLease(const storage::SlotLease& lease, ConfigId began_in);
 
   // --- waits of a commit ---
   struct OpAwaiter {
@@ -264,6 +266,7 @@ class Coordinator {
   rdma::RegisteredPool scratch_;
   std::vector<std::byte> read_now_;  // where TryReadRemote() reads to; grows to the largest object
   LeaseCache leases_;
+  ConfigId adopted_{1};  // the last configuration of Adopt(): leases in the cache are of then or later
   std::vector<std::unique_ptr<LinkState>> links_;
 
   // Transactions in order of their local ids: ops_[i] has id first_local_ + i; null: complete.

@@ -151,7 +151,7 @@ void Transaction::Abort() {
         (conflict_.reason == AbortReason::kAllocation && conflict_.address == access.address)) {
       continue;
     }
-    coordinator.GiveLease({access.address, access.observed, access.slot_bytes});
+    coordinator.GiveLease({access.address, access.observed, access.slot_bytes}, began_in_);
   }
   if (begun_) coordinator.End(*this);
 }

@@ -187,6 +187,7 @@ class Transaction {
   Worker& worker_;
   const TransactionOptions options_;
   Timestamp read_ts_;
+  ConfigId began_in_;
   Nanos deadline_ = 0;
   uint64_t open_id_ = 0;  // the coordinator's, of its list of open transactions
   AccessSet accesses_;

@@ -37,8 +37,9 @@ void Coordinator::Adopt(const cluster::ClusterView& view) {
   std::vector<storage::SlotLease> leased;
   leases_.TakeAll(&leased);
   for (const storage::SlotLease& lease : leased) {
-    if (node_.directory.Find(lease.address.region())->last_primary_change < view.id()) GiveLease(lease);
+    GiveLease(lease, adopted_);
   }
+  adopted_ = view.id();
 }
 
 bool Coordinator::HasRecovering() const {
