@@ -422,7 +422,7 @@ TEST_F(ProtocolStepDeathTest, ALeaseIsWorthNothingOnceItsSlotIsTaken) {
   Address taken = Make(0, 1);
   storage::SlotLease lease{taken, storage::ObjectWord(), 64};
   auto take_again = [&] {
-    cluster_.worker(1, 0).coordinator().GiveLease(lease);
+    cluster_.worker(1, 0).coordinator().GiveLease(lease, ConfigId(1));
     txn::CommitResult result;
     Run(1, [&]() -> Task<void> {
       txn::Transaction tx(cluster_.worker(1, 0), {});
