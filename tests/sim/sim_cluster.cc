@@ -333,9 +333,10 @@ absl::Status SimCluster::CompareRegion(const RegionMapping& mapping) {
     for (size_t c = 1; c < copies.size(); ++c) {
       storage::BlockHeader other = copies[c]->ReadBlock(block);
       if (other.slot_bytes != header.slot_bytes || other.version != header.version) {
-        return absl::InternalError(absl::StrCat("block ", block, " of region ", mapping.id.value(),
-                                                " is cut differently at node ",
-                                                mapping.replicas[c].node.value()));
+        return absl::InternalError(
+            absl::StrCat("block ", block, " of region ", mapping.id.value(), " is cut differently at node ",
+                         mapping.replicas[c].node.value(), ": ", other.slot_bytes, " bytes in cut ",
+                         other.version, ", at the primary ", header.slot_bytes, " in cut ", header.version));
       }
     }
     if (header.slot_bytes == 0) continue;
